@@ -1,0 +1,60 @@
+"""Checks at the door: each says the argument's name, the value it got, and what would be right."""
+
+import difflib
+import math
+
+
+def positive(name, value):
+    """A finite number above zero."""
+    if not _is_number(value) or not math.isfinite(value) or value <= 0:
+        raise ValueError(f"{name} must be a positive finite number, got {value!r}")
+    return float(value)
+
+
+def non_negative(name, value):
+    """A finite number, zero allowed."""
+    if not _is_number(value) or not math.isfinite(value) or value < 0:
+        raise ValueError(f"{name} must be a non-negative finite number, got {value!r}")
+    return float(value)
+
+
+def between(name, value, low, high):
+    """A number in the closed interval [low, high]."""
+    if not _is_number(value) or not low <= value <= high:
+        raise ValueError(f"{name} must lie in [{low}, {high}], got {value!r}")
+    return float(value)
+
+
+def whole(name, value, at_least=1):
+    """An integer not below ``at_least``."""
+    if isinstance(value, bool) or not _is_number(value) or int(value) != value or value < at_least:
+        raise ValueError(f"{name} must be a whole number >= {at_least}, got {value!r}")
+    return int(value)
+
+
+def one_of(name, value, allowed):
+    """One of the allowed words; a near miss is named."""
+    allowed = list(allowed)
+    if value in allowed:
+        return value
+    near = difflib.get_close_matches(str(value), [str(a) for a in allowed], n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.{hint}")
+
+
+def models(name, value):
+    """A stack of models: a finite floating (m, d) tensor, one row a client."""
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        raise TypeError(f"{name} must be a tensor with one row a client, got {type(value).__name__}")
+    if value.ndim != 2 or value.shape[0] < 1 or not value.is_floating_point():
+        raise ValueError(
+            f"{name} must be a floating (m, d) matrix with m >= 1, "
+            f"got shape {tuple(value.shape)} of {value.dtype}"
+        )
+    return value
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) or (hasattr(value, "item") and getattr(value, "ndim", 1) == 0)
