@@ -1,0 +1,85 @@
+"""Dealing samples to clients: how many of each class, and then which ones."""
+
+import torch
+
+from pfl_lib.random import keyed_generator
+
+
+def even_quota(sizes, weights, *key):
+    """Whole numbers of samples: row i sums to ``sizes[i]`` and follows ``weights[i]``.
+
+    A fair share is seldom whole.  Each entry is its share rounded down or up, and what is rounded
+    up is chosen so that over all clients each class comes as near as possible to its fair total:
+    a split that fits the data on average then fits it exactly.
+    """
+    weights = weights.double()
+    total = weights.sum(1, keepdim=True)
+    if bool(((total.squeeze(1) <= 0) & (sizes > 0)).any()):
+        raise ValueError("a client is to hold samples but may hold no class")
+    fair = sizes.double()[:, None] * weights / total.clamp_min(1e-300)
+    counts = (fair + 1e-9).floor().long()
+    open_ends = fair - counts > 1e-9  # entries that may be rounded up
+    missing = sizes - counts.sum(1)
+    owed = torch.zeros(weights.shape[1], dtype=torch.float64)
+    up = torch.zeros_like(open_ends)
+    for i in range(len(sizes)):
+        owed += fair[i] - counts[i]
+        if missing[i]:
+            chance = torch.rand(len(owed), generator=keyed_generator(*key, i), dtype=torch.float64)
+            wish = torch.where(open_ends[i], owed + 1e-6 * chance, -torch.inf)
+            chosen = wish.topk(int(missing[i])).indices
+            up[i, chosen] = True
+            owed[chosen] -= 1
+    _settle(up, open_ends, owed)
+    return counts + up
+
+
+def _settle(up, open_ends, owed):
+    """Exchange roundings between classes until no class is a whole sample from its fair total."""
+    for _ in range(up.numel()):
+        rich, poor = int(owed.argmin()), int(owed.argmax())
+        if owed[poor] - owed[rich] < 1 + 1e-6:
+            return
+        can = up[:, rich] & open_ends[:, poor] & ~up[:, poor]
+        if not bool(can.any()):
+            return
+        i = int(can.nonzero()[-1])
+        up[i, rich], up[i, poor] = False, True
+        owed[rich] += 1
+        owed[poor] -= 1
+
+
+def deal(labels, offset, counts, *key):
+    """Indices for each client by ``counts`` (m, classes), and the classes dealt more than once.
+
+    The samples of a class are shuffled and dealt round the table, so that one client never gets a
+    sample twice and two clients share one only when the class has run out.
+    """
+    hands = [[] for _ in range(len(counts))]
+    shared = []
+    for c in range(counts.shape[1]):
+        needed = int(counts[:, c].sum())
+        if not needed:
+            continue
+        pool = (labels == c).nonzero().squeeze(1)
+        if not len(pool) or int(counts[:, c].max()) > len(pool):
+            raise ValueError(
+                f"class {c}: one client needs {int(counts[:, c].max()):,}, there are {len(pool):,}"
+            )
+        pool = pool[torch.randperm(len(pool), generator=keyed_generator(*key, "class", c))]
+        if needed > len(pool):
+            shared.append((c, needed, len(pool)))
+        start = 0
+        for i, take in enumerate(counts[:, c].tolist()):
+            if take:
+                hands[i].append(pool[torch.arange(start, start + take) % len(pool)])
+                start += take
+    return tuple(shuffled(hand, offset, *key, "client", i) for i, hand in enumerate(hands)), shared
+
+
+def shuffled(parts, offset, *key):
+    """One client's samples in a random order, as indices into the pool."""
+    if not parts:
+        return torch.empty(0, dtype=torch.int64)
+    hand = torch.cat(list(parts)) + offset
+    return hand[torch.randperm(len(hand), generator=keyed_generator(*key))]
