@@ -47,7 +47,8 @@ def models(name, value):
     import torch
 
     if not isinstance(value, torch.Tensor):
-        raise TypeError(f"{name} must be a tensor with one row a client, got {type(value).__name__}")
+        kind = type(value).__name__
+        raise TypeError(f"{name} must be a tensor with one row a client, got {kind}")
     if value.ndim != 2 or value.shape[0] < 1 or not value.is_floating_point():
         raise ValueError(
             f"{name} must be a floating (m, d) matrix with m >= 1, "
@@ -57,4 +58,5 @@ def models(name, value):
 
 
 def _is_number(value):
-    return isinstance(value, (int, float)) or (hasattr(value, "item") and getattr(value, "ndim", 1) == 0)
+    scalar_array = hasattr(value, "item") and getattr(value, "ndim", 1) == 0
+    return isinstance(value, (int, float)) or scalar_array

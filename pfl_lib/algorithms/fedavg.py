@@ -1,0 +1,27 @@
+"""Federated averaging: one model for all (McMahan et al., AISTATS 2017)."""
+
+from dataclasses import dataclass
+
+from pfl_lib.algorithms.base import Algorithm, State
+
+
+@dataclass(frozen=True)
+class FedAvg(Algorithm):
+    """The server averages what the clients trained, each weighted by its number of samples."""
+
+    name = "fedavg"
+    label = "FedAvg"
+    paper = "McMahan et al. 2017, Algorithm 1"
+    tested = "the global model"
+
+    def start(self, fed):
+        return State(x=fed.initial()[0])
+
+    def round(self, state, fed, who):
+        from pfl_lib.formulas import weighted_average
+
+        w = fed.train(state.x.expand(len(who), -1), who)
+        return state.set(x=weighted_average(w, fed.sizes[who]))
+
+    def personal(self, state, fed):
+        return state.x.expand(fed.m, -1)

@@ -1,0 +1,19 @@
+"""Separate training: every client alone.  The line each personalised method has to beat."""
+
+from dataclasses import dataclass
+
+from pfl_lib.algorithms.base import Algorithm
+
+
+@dataclass(frozen=True)
+class Separate(Algorithm):
+    """Each client trains its own model on its own data; nothing is ever sent."""
+
+    name = "separate"
+    label = "Separate"
+
+    def round(self, state, fed, who):
+        return state.put(who, w=fed.train(state.w[who], who))
+
+    def sent(self, fed, who, round_):
+        return 0

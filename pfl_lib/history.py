@@ -1,0 +1,104 @@
+"""What a run measured: accuracy of every client in every round, time, parameters sent."""
+
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+
+@dataclass
+class History:
+    """The record of a run; ``accuracy[r][i]`` is client i's test accuracy at ``rounds[r]``.
+
+    ``also[name][r][i]`` are the same for other models a method tests beside the personal one.
+    """
+
+    label: str
+    tested: str
+    settings: dict
+    rounds: list[int] = field(default_factory=list)
+    accuracy: list[list[float]] = field(default_factory=list)
+    loss: list[list[float]] = field(default_factory=list)
+    also: dict[str, list[list[float]]] = field(default_factory=dict)
+    seconds: list[float] = field(default_factory=list)  # of training, since the start
+    sent: list[int] = field(default_factory=list)  # parameters moved, since the start
+    state: object = None  # the last state of the algorithm
+
+    @property
+    def mean(self):
+        """Mean accuracy over clients, one number a recorded round."""
+        return [sum(row) / len(row) for row in self.accuracy]
+
+    @property
+    def last(self):
+        """Mean accuracy in the last recorded round."""
+        return self.mean[-1]
+
+    @property
+    def best(self):
+        """Best mean accuracy over the rounds: the papers' number.  It is chosen on the test data,
+        so it flatters."""
+        return max(self.mean)
+
+    @property
+    def best_round(self):
+        """The round of ``best``."""
+        return self.rounds[self.mean.index(self.best)]
+
+    def clients(self, round_=None):
+        """Accuracy of every client, in the last or in a given recorded round: an (m,) tensor."""
+        at = -1 if round_ is None else self.rounds.index(round_)
+        return torch.tensor(self.accuracy[at])
+
+    def worst(self, share=0.1):
+        """Mean accuracy of the worst ``share`` of the clients in the last recorded round."""
+        ordered = sorted(self.accuracy[-1])
+        count = max(1, math.ceil(share * len(ordered)))
+        return sum(ordered[:count]) / count
+
+    def summary(self):
+        """One row of a results table."""
+        return {
+            "method": self.label,
+            "last": self.last,
+            "best": self.best,
+            "best round": self.best_round,
+            "worst 10 %": self.worst(),
+            "seconds": self.seconds[-1],
+            "sent": self.sent[-1],
+            "tested": self.tested,
+            **{f"last ({name})": sum(rows[-1]) / len(rows[-1]) for name, rows in self.also.items()},
+        }
+
+    def record(self):
+        """Everything but the state, as plain data."""
+        return {
+            "label": self.label,
+            "tested": self.tested,
+            "settings": self.settings,
+            "rounds": self.rounds,
+            "accuracy": self.accuracy,
+            "loss": self.loss,
+            "also": self.also,
+            "seconds": self.seconds,
+            "sent": self.sent,
+        }
+
+    def save(self, path):
+        """Write the record as JSON."""
+        Path(path).write_text(json.dumps(self.record()))
+
+    @classmethod
+    def load(cls, path):
+        """Read what ``save`` wrote."""
+        return cls(**json.loads(Path(path).read_text()))
+
+    def __repr__(self):
+        if not self.rounds:
+            return f"History({self.label}: nothing measured yet)"
+        return (
+            f"History({self.label}: round {self.rounds[-1]}, accuracy {self.last:.4f}, "
+            f"best {self.best:.4f} in round {self.best_round}, worst 10 % {self.worst():.4f})"
+        )
