@@ -33,6 +33,7 @@ class Attention:
 
     name: ClassVar[str] = "attention"
     convex: ClassVar[bool] = False
+    sigma_is_distance: ClassVar[bool] = False  # else σ is a squared distance, like t
 
     def __post_init__(self):
         if isinstance(self.sigma, torch.Tensor):
@@ -135,6 +136,7 @@ class TamedSquareRoot(Attention):
 
     name: ClassVar[str] = "tamed_square_root"
     convex: ClassVar[bool] = True
+    sigma_is_distance: ClassVar[bool] = True
 
     def _tamed(self, t):
         return torch.sqrt(torch.clamp(t, min=self.sigma * self.sigma))
@@ -246,6 +248,7 @@ class PseudoHuber(Attention):
 
     name: ClassVar[str] = "pseudo_huber"
     convex: ClassVar[bool] = True
+    sigma_is_distance: ClassVar[bool] = True
 
     def _root(self, t):
         return torch.sqrt(self.sigma * self.sigma + t)

@@ -1,5 +1,24 @@
 """Every equation of the papers as one pure function on plain tensors, one row a client."""
 
+from pfl_lib.formulas.averaging import (
+    fedasync_mixing,
+    fedasync_update,
+    fedprox_gradient,
+    scaffold_control,
+    scaffold_gradient,
+    scaffold_server,
+    weighted_average,
+)
+from pfl_lib.formulas.fedacs import (
+    fedacs_local,
+    fedacs_select,
+    fedacs_threshold,
+    fedacs_weights,
+)
+from pfl_lib.formulas.fedala import (
+    ala_mix,
+    ala_step,
+)
 from pfl_lib.formulas.fedamp import (
     attention_weights,
     fedamp_gradient,
@@ -11,19 +30,102 @@ from pfl_lib.formulas.fedamp import (
     proximal_step_quadratic,
     safe_alpha,
 )
-from pfl_lib.formulas.similarity import cosine_similarities, median_sigma, squared_distances
+from pfl_lib.formulas.lga import (
+    leap,
+    leap_term,
+    plga_personal,
+    straggler_similarity,
+)
+from pfl_lib.formulas.neighbours import (
+    apple_gradients,
+    apple_mix,
+    apple_schedule,
+    fedfomo_scores,
+    fedfomo_update,
+    fedfomo_weights,
+)
+from pfl_lib.formulas.personal import (
+    apfl_mix,
+    apfl_step,
+    ditto_gradient,
+    perfedavg_adapt,
+    perfedavg_step,
+    pfedme_inner,
+    pfedme_local,
+    pfedme_server,
+)
+from pfl_lib.formulas.private import (
+    fedphp_momentum,
+    fedphp_update,
+    gumbel_softmax,
+    partialfed_mix,
+    partialfed_temperature,
+)
+from pfl_lib.formulas.similarity import (
+    cosine_similarities,
+    median_sigma,
+    squared_distances,
+)
+from pfl_lib.formulas.spfl import (
+    sngs,
+    spfl_local_step,
+    spfl_step,
+    spfl_w_step,
+    spfl_weights,
+)
 
 __all__ = [
+    "ala_mix",
+    "ala_step",
+    "apfl_mix",
+    "apfl_step",
+    "apple_gradients",
+    "apple_mix",
+    "apple_schedule",
     "attention_weights",
     "cosine_similarities",
+    "ditto_gradient",
+    "fedacs_local",
+    "fedacs_select",
+    "fedacs_threshold",
+    "fedacs_weights",
     "fedamp_gradient",
     "fedamp_objective",
     "fedamp_weights",
+    "fedasync_mixing",
+    "fedasync_update",
+    "fedfomo_scores",
+    "fedfomo_update",
+    "fedfomo_weights",
+    "fedphp_momentum",
+    "fedphp_update",
+    "fedprox_gradient",
+    "gumbel_softmax",
     "heurfedamp_weights",
     "largest_convex_alpha",
+    "leap",
+    "leap_term",
     "median_sigma",
     "mix",
+    "partialfed_mix",
+    "partialfed_temperature",
+    "perfedavg_adapt",
+    "perfedavg_step",
+    "pfedme_inner",
+    "pfedme_local",
+    "pfedme_server",
+    "plga_personal",
     "proximal_step_quadratic",
     "safe_alpha",
+    "scaffold_control",
+    "scaffold_gradient",
+    "scaffold_server",
+    "sngs",
+    "spfl_local_step",
+    "spfl_step",
+    "spfl_w_step",
+    "spfl_weights",
     "squared_distances",
+    "straggler_similarity",
+    "weighted_average",
 ]

@@ -7,7 +7,8 @@ Row i of ``W`` is client i's model; row i of the weights is what client i hears.
 import torch
 
 from pfl_lib import _check
-from pfl_lib.formulas.similarity import _self, cosine_similarities, squared_distances
+from pfl_lib.formulas._common import checked, own
+from pfl_lib.formulas.similarity import cosine_similarities, squared_distances
 
 
 def fedamp_weights(W, attention, alpha, grad_factor=1):
@@ -27,8 +28,7 @@ def fedamp_weights(W, attention, alpha, grad_factor=1):
             [0.1947, 0.7789, 0.0263],
             [0.0046, 0.0263, 0.9691]])
     """
-    if not isinstance(alpha, torch.Tensor):
-        _check.non_negative("alpha", alpha)
+    alpha = checked(_check.non_negative, "alpha", alpha)
     heard = alpha * _heard(W, attention, grad_factor)
     return heard + torch.diag(1 - heard.sum(1))
 
@@ -67,7 +67,7 @@ def attention_weights(W, attention, self_weight):
     t = squared_distances(W)
     if W.shape[0] == 1:
         return torch.ones_like(t)
-    me = _self(W)
+    me = own(W)
     nearest = t.masked_fill(me, torch.inf).amin(1, keepdim=True)
     ratio = attention.ratio(torch.where(me, nearest, t), nearest).masked_fill(me, 0)
     return _around_self(ratio, self_weight)
@@ -87,12 +87,11 @@ def heurfedamp_weights(W, sigma, self_weight):
             [0.7007, 0.2000, 0.0993],
             [0.0172, 0.7828, 0.2000]])
     """
-    if not isinstance(sigma, torch.Tensor):
-        _check.non_negative("sigma", sigma)
+    sigma = checked(_check.non_negative, "sigma", sigma)
     cosines = cosine_similarities(W)
     if W.shape[0] == 1:
         return torch.ones_like(cosines)
-    scores = (sigma * cosines).masked_fill(_self(W), -torch.inf)
+    scores = (sigma * cosines).masked_fill(own(W), -torch.inf)
     return _around_self(torch.exp(scores - scores.amax(1, keepdim=True)), self_weight)
 
 
@@ -130,7 +129,7 @@ def safe_alpha(attention, m, grad_factor=1):
 def fedamp_objective(W, attention):
     """𝒜(W) = Σ_{i<j} A(‖w_i − w_j‖²), the part of FedAMP's objective that couples the clients.
 
-    v1 Eq. (1), AAAI Eq. (2); FedACS sums over ordered pairs, twice this.
+    v1 and AAAI Eqs. (1)-(2); FedACS Eq. (1) sums over ordered pairs, which is twice this.
 
     Equation label: eq-fedamp-objective
 
@@ -169,23 +168,21 @@ def proximal_step_quadratic(U, H, c, beta):
     >>> proximal_step_quadratic(torch.tensor([0.0]), torch.tensor([1.0]), torch.tensor([3.0]), 2.0)
     tensor([2.])
     """
-    if not isinstance(beta, torch.Tensor):
-        _check.positive("beta", beta)
+    beta = checked(_check.positive, "beta", beta)
     return (beta * H * c + U) / (beta * H + 1)
 
 
 def _heard(W, attention, grad_factor):
     """c·A'(t_ij) with an empty diagonal."""
     factor = _check.positive("grad_factor", grad_factor)
-    return factor * attention.derivative(squared_distances(W)).masked_fill(_self(W), 0)
+    return factor * attention.derivative(squared_distances(W)).masked_fill(own(W), 0)
 
 
 def _around_self(ratio, self_weight):
     """Rows of non-negative scores (zero diagonal) made into shares of 1 − self_weight."""
-    if not isinstance(self_weight, torch.Tensor):
-        self_weight = ratio.new_tensor(_check.between("self_weight", self_weight, 0, 1))
+    self_weight = checked(_check.between, "self_weight", self_weight, 0, 1)
     total = ratio.sum(1)
     heard = total > 0
-    own = torch.where(heard, self_weight.to(ratio), 1)
+    mine = torch.where(heard, torch.as_tensor(self_weight).to(ratio), 1)
     share = ratio / torch.where(heard, total, 1)[:, None]
-    return (1 - own)[:, None] * share + torch.diag(own)
+    return (1 - mine)[:, None] * share + torch.diag(mine)

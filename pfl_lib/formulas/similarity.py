@@ -8,6 +8,7 @@ zero, and a float32 Gram matrix would lose exactly the digits that tell them apa
 import torch
 
 from pfl_lib import _check
+from pfl_lib.formulas._common import own
 
 _COLUMNS = 16384  # columns widened at a time, so that W is never copied whole in double precision
 
@@ -29,13 +30,13 @@ def squared_distances(W):
     gram = _gram(W, centred=True)
     norms = gram.diagonal()
     t = (norms[:, None] + norms[None, :] - 2 * gram).clamp(min=0)
-    return torch.where(_self(W), 0, t).to(W.dtype)
+    return torch.where(own(W), 0, t).to(W.dtype)
 
 
 def cosine_similarities(W):
     """cos(w_i, w_j) of all pairs, in [−1, 1]; the diagonal is exactly 1.
 
-    FedAMP v1 Sec. 3.3, FedACS Eq. (3), SPFL Eq. (3). A zero vector has no direction: its cosine
+    FedAMP v1 Sec. 3.3, FedACS Sec. 2.2, SPFL Eq. (3). A zero vector has no direction: its cosine
     with everything, itself included, is taken as 0.
 
     Equation label: eq-cosine-similarity
@@ -51,7 +52,7 @@ def cosine_similarities(W):
     alive = squares > 0
     inverse = torch.where(alive, torch.where(alive, squares, 1).rsqrt(), 0)
     cosines = (inverse[:, None] * gram * inverse[None, :]).clamp(-1, 1)
-    return torch.where(_self(W), alive[:, None].to(gram.dtype), cosines).to(W.dtype)
+    return torch.where(own(W), alive[:, None].to(gram.dtype), cosines).to(W.dtype)
 
 
 def median_sigma(W, multiple=1.0):
@@ -88,7 +89,3 @@ def _gram(W, centred):
             block = block - block.mean(0)
         total = total + block @ block.T
     return (total + total.T) / 2  # a matrix product need not round both halves alike
-
-
-def _self(W):
-    return torch.eye(W.shape[0], dtype=torch.bool, device=W.device)
