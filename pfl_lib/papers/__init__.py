@@ -1,0 +1,27 @@
+"""What the papers print: their settings (``settings``) and their result tables (``table``)."""
+
+from pfl_lib.papers._given import DATA, HOME, PARTITIONS, Schedule
+from pfl_lib.papers._settings import Settings, settings
+from pfl_lib.papers._tables import PAPERS, Cell, Table, table, tables
+
+__all__ = [
+    "PAPERS",
+    "Cell",
+    "Schedule",
+    "Settings",
+    "Table",
+    "names",
+    "settings",
+    "table",
+    "tables",
+]
+
+
+def names():
+    """Every name that ``settings`` and ``table`` understand, by kind."""
+    return {
+        "methods": tuple(sorted(HOME)),
+        "data": DATA,
+        "partitions": PARTITIONS,
+        "tables": tables(),
+    }
