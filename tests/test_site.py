@@ -1,0 +1,129 @@
+"""The built book in a real browser, with everything but this machine blocked."""
+
+import re
+from urllib.parse import unquote
+
+import pytest
+import yaml
+from conftest import HTML, ROOT
+
+
+def toc_pages():
+    """Every page named in _toc.yml, in order."""
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    found = [toc["root"]]
+
+    def walk(node):
+        if isinstance(node, dict):
+            found.extend([node["file"]] if "file" in node else [])
+            node = list(node.values())
+        if isinstance(node, list):
+            for child in node:
+                walk(child)
+
+    walk({key: value for key, value in toc.items() if key != "root"})
+    return found
+
+
+PAGES = toc_pages()
+IDS = [page.replace("/", "-") for page in PAGES]
+
+WIDER_THAN_THE_SCREEN = """() => [...document.querySelectorAll('main *')]
+  .filter(e => e.getBoundingClientRect().right > innerWidth + 1).slice(0, 5)
+  .map(e => e.tagName + '.' + e.className)"""
+
+# Text against the nearest solid colour behind it, by the formula of the WCAG.
+LOW_CONTRAST = """() => {
+  const parse = c => { const p = (c.match(/[\\d.]+/g) || []).map(Number);
+    const u = c.startsWith('color(srgb') ? 255 : 1;
+    return [p[0] * u, p[1] * u, p[2] * u, p[3] ?? 1]; };
+  const light = c => { const [r, g, b] = c.map(v => { v /= 255;
+    return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const behind = e => { for (; e; e = e.parentElement) {
+    const c = parse(getComputedStyle(e).backgroundColor); if (c[3] > 0.99) return c; }
+    return [255, 255, 255, 1]; };
+  const bad = new Set();
+  const walker = document.createTreeWalker(
+    document.querySelector('article') || document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode, e = node.parentElement;
+    if (!node.textContent.trim() || !e.offsetParent || e.closest('svg, mjx-container')) continue;
+    const style = getComputedStyle(e), back = behind(e), front = parse(style.color);
+    if (style.visibility === 'hidden' || style.opacity === '0') continue;
+    const a = light(front.slice(0, 3).map((v, k) => front[3] * v + (1 - front[3]) * back[k]));
+    const b = light(back.slice(0, 3));
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) bad.add(e.tagName + '.' + e.className + ' ' + ratio.toFixed(2) + ' '
+      + node.textContent.trim().slice(0, 30));
+  }
+  return [...bad].slice(0, 10);
+}"""
+
+
+def settled(page):
+    """Wait until the maths, if there is any, is typeset."""
+    page.wait_for_load_state("load")
+    if page.locator(".math").count():
+        page.wait_for_function("window.MathJax && MathJax.startup && MathJax.startup.promise")
+        page.evaluate("() => MathJax.startup.promise.then(() => 1)")
+    return page
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", PAGES, ids=IDS)
+def test_page_works_with_no_internet(site, open_page, name, width):
+    page = settled(open_page(f"{site}/{name}.html", width=width))
+    assert page.locator("mjx-merror").count() == 0, "maths that MathJax could not read"
+    if page.locator("article .math").count():
+        assert page.locator("mjx-container").count() > 0, "maths that was not typeset"
+        assert page.locator("mjx-assistive-mml").count() > 0, "maths that is silent"
+    too_wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    assert not too_wide, f"scrolls sideways: {page.evaluate(WIDER_THAN_THE_SCREEN)}"
+    silent = page.evaluate(
+        "[...document.querySelectorAll('article img')].filter(i => !i.alt.trim()"
+        " || /_images|\\.(png|svg|jpe?g)$/.test(i.alt)).map(i => i.src)"
+    )
+    assert silent == [], "images without words for those who cannot see them"
+    broken = page.evaluate(
+        "[...document.querySelectorAll('article img')]"
+        ".filter(i => i.loading !== 'lazy' && !i.naturalWidth).map(i => i.src)"
+    )
+    assert broken == []
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("name", PAGES, ids=IDS)
+def test_page_is_readable_in_both_modes(site, open_page, name, dark):
+    page = settled(open_page(f"{site}/{name}.html", dark=dark))
+    assert page.evaluate("document.documentElement.dataset.theme") == ("dark" if dark else "light")
+    assert page.evaluate(LOW_CONTRAST) == []
+
+
+def test_search_finds_fedamp(site, open_page):
+    page = open_page(f"{site}/search.html?q=FedAMP")
+    page.wait_for_selector("#search-results li a")
+    assert page.locator("#search-results li a").count() > 0
+
+
+def test_front_door_leads_to_the_welcome(site, open_page):
+    page = open_page(f"{site}/index.html")
+    page.wait_for_url(f"**/{PAGES[0]}.html*")
+
+
+def test_every_internal_link_leads_somewhere(site):
+    texts = {path: path.read_text(encoding="utf-8") for path in HTML.rglob("*.html")}
+    anchors = {path: set(re.findall(r'\b(?:id|name)="([^"]+)"', t)) for path, t in texts.items()}
+    broken = []
+    for path, text in texts.items():
+        if "_static" in path.parts:
+            continue
+        for url in re.findall(r'\b(?:href|src)="([^"]+)"', text):
+            if re.match(r"[a-z+]+:|//|#$|\?", url):
+                continue
+            where, _, anchor = url.partition("#")
+            target = (path.parent / unquote(where.split("?")[0])).resolve() if where else path
+            missing = anchor and target in anchors and unquote(anchor) not in anchors[target]
+            if not target.exists() or missing:
+                broken.append(f"{path.relative_to(HTML)}: {url}")
+    assert broken == []
