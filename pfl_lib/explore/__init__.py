@@ -1,0 +1,14 @@
+"""Explorers."""
+
+import importlib
+
+_HOMES = {"FedAMPPlane": "fedamp_plane"}
+__all__ = ["Explorer", *_HOMES]
+
+
+def __getattr__(name):  # anywidget is imported when the first explorer is asked for
+    if name == "Explorer":
+        return importlib.import_module("pfl_lib.explore.base").Explorer
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"pfl_lib.explore.{_HOMES[name]}"), name)
+    raise AttributeError(f"pfl_lib.explore has no {name!r}; it has {', '.join(__all__)}")
