@@ -183,6 +183,6 @@ def _around_self(ratio, self_weight):
     self_weight = checked(_check.between, "self_weight", self_weight, 0, 1)
     total = ratio.sum(1)
     heard = total > 0
-    mine = torch.where(heard, torch.as_tensor(self_weight).to(ratio), 1)
+    mine = torch.where(heard, self_weight * torch.ones_like(total), 1)
     share = ratio / torch.where(heard, total, 1)[:, None]
     return (1 - mine)[:, None] * share + torch.diag(mine)

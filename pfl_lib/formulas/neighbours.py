@@ -83,8 +83,9 @@ def apple_gradients(grad, p, core, own, prior, mu, schedule):
     (tensor([1., 2.]), tensor([2.0000, 4.0500]))
     """
     mu = checked(_check.non_negative, "mu", mu)
-    place = torch.as_tensor(own, device=p.device).reshape(1)  # a number, or a tensor under vmap
-    return p.gather(0, place) * grad, core @ grad + schedule * mu * (p - prior)
+    # Under vmap the own place is a tensor, and a tensor cannot index as a number does.
+    mine = p.gather(0, own.reshape(1)) if isinstance(own, torch.Tensor) else p[own]
+    return mine * grad, core @ grad + schedule * mu * (p - prior)
 
 
 def apple_schedule(round, horizon):

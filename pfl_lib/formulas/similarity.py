@@ -10,7 +10,7 @@ import torch
 from pfl_lib import _check
 from pfl_lib.formulas._common import own
 
-_COLUMNS = 16384  # columns widened at a time, so that W is never copied whole in double precision
+_COLUMNS = 4096  # columns widened at a time: the block fits the cache, W is never copied whole
 
 
 def squared_distances(W):
@@ -49,9 +49,9 @@ def cosine_similarities(W):
     _check.models("W", W)
     gram = _gram(W, centred=False)
     squares = gram.diagonal()
-    alive = squares > 0
-    inverse = torch.where(alive, torch.where(alive, squares, 1).rsqrt(), 0)
-    cosines = (inverse[:, None] * gram * inverse[None, :]).clamp(-1, 1)
+    alive = squares > torch.finfo(squares.dtype).tiny
+    length = torch.where(alive, squares, 1).sqrt()  # of a zero row: 0/1, hence cosine 0
+    cosines = (gram / (length[:, None] * length[None, :])).clamp(-1, 1)
     return torch.where(own(W), alive[:, None].to(gram.dtype), cosines).to(W.dtype)
 
 
