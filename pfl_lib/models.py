@@ -4,6 +4,7 @@ All of them are safe under ``torch.func`` (``functional_call``, ``grad``, ``vmap
 statistics, no dropout, nothing in place, no Python that looks at the data.
 """
 
+import math
 from itertools import pairwise
 
 import torch
@@ -37,11 +38,13 @@ class Model(nn.Module):
 def layers(model):
     """Layers of any module, from input to output: pairs (name, names of its parameters).
 
-    Weight and bias of one layer stay together: "the top p layers" are ``layers(model)[-p:]``.
+    Weight and bias of one layer stay together: "the top p layers" are ``layers(model)[-p:]``.  A
+    module may say itself which layer a parameter belongs to, by a method ``layer_of(name)``.
     """
+    layer_of = getattr(model, "layer_of", lambda name: name.rpartition(".")[0] or name)
     groups = {}
     for name, _ in model.named_parameters():
-        groups.setdefault(name.rpartition(".")[0], []).append(name)
+        groups.setdefault(layer_of(name), []).append(name)
     return [(layer, tuple(names)) for layer, names in groups.items()]
 
 
@@ -98,6 +101,76 @@ class ConvolutionalNetwork(Model):
         return functional.relu(self.wide(x.flatten(1)))
 
 
+class Residual(nn.Module):
+    """Two 3×3 convolutions with group normalisation, added to their input."""
+
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.norm1 = _group_norm(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.norm2 = _group_norm(outputs)
+        self.same = stride == 1 and inputs == outputs
+        if not self.same:
+            self.shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+            self.shortcut_norm = _group_norm(outputs)
+
+    def forward(self, x):
+        y = functional.relu(self.norm1(self.conv1(x)))
+        y = self.norm2(self.conv2(y))
+        x = x if self.same else self.shortcut_norm(self.shortcut(x))
+        return functional.relu(x + y)
+
+
+class ResNet18(Model):
+    """A stem, four stages of two residual blocks, a mean over the image, a linear layer."""
+
+    def __init__(self, channels, classes, width, stem):
+        super().__init__()
+        small = stem == "small"
+        kernel, stride, padding = (3, 1, 1) if small else (7, 2, 3)
+        self.stem = nn.Sequential(
+            nn.Conv2d(channels, width, kernel, stride, padding, bias=False), _group_norm(width)
+        )
+        self.pool = not small
+        widths = [width, width, 2 * width, 4 * width, 8 * width]
+        for stage, (inputs, outputs) in enumerate(pairwise(widths), 1):
+            first = Residual(inputs, outputs, stride=1 if stage == 1 else 2)
+            block = nn.Sequential(first, Residual(outputs, outputs, stride=1))
+            setattr(self, f"stage{stage}", block)
+        self.output = nn.Linear(widths[-1], classes)
+
+    def features(self, x):
+        x = functional.relu(self.stem(x))
+        if self.pool:
+            x = functional.max_pool2d(x, 3, 2, padding=1)
+        x = self.stage4(self.stage3(self.stage2(self.stage1(x))))
+        return x.mean((2, 3))
+
+    def layer_of(self, name):
+        """Six layers, as the FedALA paper counts them: stem, four stages, output."""
+        return name.split(".")[0]
+
+
+def _group_norm(channels):
+    return nn.GroupNorm(math.gcd(32, channels), channels)
+
+
+class FastText(Model):
+    """The mean of the words' vectors, then two linear layers."""
+
+    def __init__(self, vocabulary, classes, dim):
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, dim)
+        self.hidden = nn.Linear(dim, dim)
+        self.output = nn.Linear(dim, classes)
+
+    def features(self, x):
+        word = (x != 0).unsqueeze(-1)  # 0 is padding
+        vectors = self.embedding(x) * word
+        return self.hidden(vectors.sum(1) / word.sum(1).clamp(min=1))
+
+
 def logistic_regression(inputs, classes):
     """One linear layer."""
     return LogisticRegression(inputs, classes)
@@ -118,6 +191,32 @@ def mcmahan_cnn(channels, size, classes, padding=None):
     if padding is None:
         padding = 0 if size >= 16 else 2
     return ConvolutionalNetwork(channels, size, classes, (32, 64), 512, padding, "mcmahan_cnn")
+
+
+def spfl_cnn(channels, size, classes, wide=512, padding=None):
+    """The CNN of the SPFL paper: 5×5 convolutions of 20 and 50, pools, 512, classes."""
+    if padding is None:
+        padding = 0 if size >= 16 else 2
+    return ConvolutionalNetwork(channels, size, classes, (20, 50), wide, padding, "spfl_cnn")
+
+
+def resnet18(channels, classes, width=64, stem="small"):
+    """ResNet-18 with group normalisation, which needs no statistics of a batch.
+
+    ``stem="small"``: a 3×3 convolution, for images of 28 to 64 pixels.  ``stem="imagenet"``: the
+    original 7×7 convolution and pool; with 10 classes it has 11,181,642 parameters, the count that
+    the FedALA paper prints.  A smaller ``width`` gives a smaller network.
+    """
+    _check.one_of("stem", stem, ("small", "imagenet"))
+    return ResNet18(channels, classes, _check.whole("width", width), stem)
+
+
+def fasttext(vocabulary, classes, dim=32):
+    """fastText as the FedALA paper counts it: words' vectors, a linear layer, a linear head.
+
+    98,635 words, 4 classes and 32 dimensions give 3,157,508 parameters.
+    """
+    return FastText(vocabulary, classes, dim)
 
 
 def build(model, data, seed=None, **options):
@@ -169,6 +268,16 @@ def _square(function):
     return make
 
 
+def _resnet(data, options):
+    _needs(data, "image", "resnet18")
+    return resnet18(data.shape[0], len(data.classes), **options)
+
+
+def _fasttext(data, options):
+    _needs(data, "text", "fasttext")
+    return fasttext(data.vocabulary, len(data.classes), **options)
+
+
 def _needs(data, kind, name):
     if data.kind != kind:
         raise ValueError(f"{name} is a model for {kind} data; {data.name} is {data.kind} data")
@@ -178,4 +287,7 @@ _BUILDERS = {
     "logistic_regression": _flat(logistic_regression),
     "mlp": _flat(mlp),
     "mcmahan_cnn": _square(mcmahan_cnn),
+    "spfl_cnn": _square(spfl_cnn),
+    "resnet18": _resnet,
+    "fasttext": _fasttext,
 }

@@ -30,8 +30,8 @@ def names():
 def load(name, root=None, download=True, **options):
     """The data set of that name, or a user's own ``.npz`` file by its path.
 
-    Files are looked for in ``root``, in the folder that the environment variable PFL_DATA names, and
-    in the cache (PFL_CACHE, or ~/.cache/pfl_lib), to which a missing set is downloaded unless
+    Files are looked for in ``root``, in the folder that the environment variable PFL_DATA names,
+    and in the cache (PFL_CACHE, or ~/.cache/pfl_lib), to which a missing set is downloaded unless
     ``download=False``.
     ``options`` are for ``"ag_news"``: ``length`` and ``words``.
 
