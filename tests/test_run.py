@@ -1,0 +1,148 @@
+"""Rounds, histories, checkpoints: nothing lost, nothing mixed up."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+import pfl_lib
+from pfl_lib import Federation, History, algorithm, partition, run
+
+
+@pytest.fixture(scope="module")
+def data():
+    return pfl_lib.data.load("digits")
+
+
+def federation(data, **how):
+    how = {"lr": 0.1, "batch_size": 16, "device": "cpu", **how}
+    return Federation(data, partition.iid(data, 6), "logistic_regression", **how)
+
+
+FEDAMP = algorithm("fedamp", self_weight=0.3)
+
+
+def same(a, b):
+    assert a.accuracy == b.accuracy and a.loss == b.loss and a.also == b.also
+    assert a.rounds == b.rounds and a.sent == b.sent
+    assert all(torch.equal(a.state[name], b.state[name]) for name in a.state)
+
+
+def test_history_counts_and_measures(data):
+    fed = federation(data)
+    history = run(algorithm("fedavg"), fed, 5, evaluate_every=2, progress=False)
+    assert history.rounds == [2, 4, 5]
+    assert history.sent[-1] == 5 * 2 * fed.d * fed.m
+    assert history.best == max(history.mean) >= history.last >= history.worst()
+    accuracy, _ = fed.evaluate(history.state.x.expand(6, -1))
+    torch.testing.assert_close(history.clients(), accuracy)
+    assert 0.1 < history.last <= 1
+
+
+def test_history_survives_a_file(data, tmp_path):
+    history = run(algorithm("separate"), federation(data), 2, progress=False)
+    history.save(tmp_path / "history.json")
+    assert History.load(tmp_path / "history.json").record() == history.record()
+
+
+def test_a_share_of_the_clients(data):
+    fed = federation(data)
+    history = run(algorithm("separate"), fed, 1, participation=0.5, progress=False)
+    moved = (history.state.w != fed.initial()).any(1)
+    assert int(moved.sum()) == 3
+    again = run(algorithm("separate"), fed, 1, participation=0.5, progress=False)
+    assert torch.equal(history.state.w, again.state.w)
+
+
+def test_resumes_bit_identically(data, tmp_path):
+    fed = federation(data)
+    whole = run(FEDAMP, fed, 6, participation=0.5, progress=False)
+    run(FEDAMP, fed, 3, participation=0.5, checkpoint=tmp_path, progress=False)
+    resumed = run(FEDAMP, fed, 6, participation=0.5, checkpoint=tmp_path, progress=False)
+    same(whole, resumed)
+
+
+KILLED = """
+import sys, time, pfl_lib
+from pfl_lib import Federation, algorithm, partition, run
+data = pfl_lib.data.load("digits")
+fed = Federation(data, partition.iid(data, 6), "logistic_regression", lr=0.1, batch_size=16,
+                 device="cpu")
+run(algorithm("fedamp", self_weight=0.3), fed, 500, checkpoint=sys.argv[1], progress=False)
+"""
+
+
+def test_killed_in_the_middle_resumes_bit_identically(data, tmp_path):
+    """SIGKILL, at a moment nobody chose, three times."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    reached = 0
+    for _ in range(3):
+        process = subprocess.Popen([sys.executable, "-c", KILLED, tmp_path], env=environment)
+        deadline = time.time() + 60
+        while time.time() < deadline:
+            rounds = sorted(int(p.stem[-6:]) for p in tmp_path.glob("round-*.json"))
+            if rounds and rounds[-1] >= reached + 5:
+                break
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        reached = rounds[-1]
+    assert reached >= 15
+    rounds = reached + 5
+    fed = federation(data)
+    resumed = run(FEDAMP, fed, rounds, checkpoint=tmp_path, progress=False)
+    same(run(FEDAMP, fed, rounds, progress=False), resumed)
+    assert not list(tmp_path.glob("*.part")) or resumed.rounds[-1] == rounds
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(data, tmp_path):
+    fed = federation(data)
+    run(FEDAMP, fed, 4, checkpoint=tmp_path, progress=False)
+    newest = sorted(tmp_path.glob("round-*.safetensors"))[-1]
+    content = bytearray(newest.read_bytes())
+    content[-1] ^= 1
+    newest.write_bytes(content)
+    with pytest.warns(UserWarning, match=r"round-000004.json is damaged .*checksum"):
+        resumed = run(FEDAMP, fed, 6, checkpoint=tmp_path, progress=False)
+    same(run(FEDAMP, fed, 6, progress=False), resumed)
+
+
+def test_other_settings_are_refused_by_name(data, tmp_path):
+    run(FEDAMP, federation(data), 1, checkpoint=tmp_path, progress=False)
+    with pytest.raises(ValueError, match=r"other settings \(lr was 0.1, now 0.2\)"):
+        run(FEDAMP, federation(data, lr=0.2), 2, checkpoint=tmp_path, progress=False)
+    other = algorithm("fedamp", self_weight=0.4)
+    with pytest.raises(ValueError, match=r"fedamp.self_weight was 0.3, now 0.4"):
+        run(other, federation(data), 2, checkpoint=tmp_path, progress=False)
+
+
+def test_only_two_checkpoints_are_kept(data, tmp_path):
+    run(FEDAMP, federation(data), 5, checkpoint=tmp_path, progress=False)
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert names == [f"round-00000{k}.{end}" for k in (4, 5) for end in ("json", "safetensors")]
+    assert json.loads((tmp_path / "round-000005.json").read_text())["round"] == 5
+
+
+def test_a_diverging_client_is_named_in_its_round(data):
+    fed = federation(data, lr=3e38)
+    with pytest.raises(FloatingPointError, match=r"Separate, round \d+: w of clients? 0"):
+        run(algorithm("separate"), fed, 20, progress=False)
+
+
+def test_bad_calls(data):
+    fed = federation(data)
+    with pytest.raises(TypeError, match="algorithm must be an Algorithm, got 'fedavg'"):
+        run("fedavg", fed, 1)
+    with pytest.raises(ValueError, match="rounds must be a whole number >= 1, got 0"):
+        run(FEDAMP, fed, 0)
+    with pytest.raises(ValueError, match=r"participation must lie in \(0, 1\], got 0"):
+        run(FEDAMP, fed, 1, participation=0)
+    with pytest.raises(ValueError, match=r"got 'fedampp'. Did you mean 'fedamp'\?"):
+        algorithm("fedampp")
+    with pytest.raises(ValueError, match=r"got 'sgima'. Did you mean 'sigma'\?"):
+        algorithm("fedamp", sgima=1.0)

@@ -1,0 +1,204 @@
+"""The engine: three ways to train, one answer; and each part of the work really acts."""
+
+import pytest
+import torch
+
+import pfl_lib
+from pfl_lib import Federation, Prox, Work, local_step, partition
+from pfl_lib.training import Batch
+
+
+@pytest.fixture(scope="module")
+def data():
+    return pfl_lib.data.load("digits")
+
+
+@pytest.fixture(scope="module")
+def unequal(data):
+    """Seven clients with 3 to 90 samples."""
+    order = torch.randperm(data.n_train, generator=torch.Generator().manual_seed(0))
+    train = order[: 3 + 10 + 17 + 32 + 33 + 64 + 90].split([3, 10, 17, 32, 33, 64, 90])
+    test = tuple(data.n_train + torch.arange(5 * i, 5 * i + 5) for i in range(7))
+    return partition.Partition("unequal", train, test)
+
+
+def federation(data, clients, engine, model="mlp", dtype=torch.float64, **how):
+    how = {"lr": 0.05, "batch_size": 16, "epochs": 2, **how}
+    return Federation(data, clients, model, engine=engine, dtype=dtype, device="cpu", **how)
+
+
+def everything(fed, who):
+    """Training with a penalty, a correction and a mask, each different for each client."""
+    w = fed.initial()[who]
+    draw = torch.Generator().manual_seed(1)
+    centre = w + 0.1 * torch.randn(w.shape, generator=draw, dtype=fed.dtype)
+    correction = 0.01 * torch.randn(w.shape, generator=draw, dtype=fed.dtype)
+    strength = torch.linspace(0.1, 1, len(who), dtype=fed.dtype)
+    mask = torch.rand(fed.d, generator=draw) < 0.8
+    return fed.train(w, who, prox=Prox(centre, strength), correction=correction, mask=mask)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("who", [[0, 1, 2, 3, 4, 5, 6], [6, 0, 3], [2]], ids=str)
+def test_three_engines_give_one_answer(data, unequal, optimizer, who):
+    who = torch.tensor(who)
+    done = {
+        engine: everything(federation(data, unequal, engine, optimizer=optimizer), who)
+        for engine in ("loop", "stacked", "threads")
+    }
+    torch.testing.assert_close(done["stacked"], done["loop"], rtol=0, atol=1e-10)
+    torch.testing.assert_close(done["threads"], done["loop"], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("model", ["logistic_regression", "mlp", "mcmahan_cnn"])
+def test_engines_agree_in_single_precision(model):
+    data = pfl_lib.data.load("mnist5k")
+    clients = partition.scarce(partition.iid(data, 3), 12)
+    done = []
+    for engine in ("loop", "stacked", "threads"):
+        fed = federation(data, clients, engine, model, dtype=torch.float32, epochs=1)
+        done.append(fed.train(fed.initial(), fed.everyone))
+    torch.testing.assert_close(done[1], done[0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(done[2], done[0], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("engine", ["loop", "stacked"])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_local_training_is_torchs_own(data, unequal, engine, optimizer):
+    """One client, whole-batch training, against nn.Module, autograd and torch.optim."""
+    fed = federation(data, unequal, engine, optimizer=optimizer, batch_size=100, epochs=5)
+    client = torch.tensor([4])
+    trained = fed.train(fed.initial()[client], client)
+
+    module = pfl_lib.models.build("mlp", data).double()
+    torch.nn.utils.vector_to_parameters(fed.initial()[4], module.parameters())
+    kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[optimizer]
+    optimiser = kind(module.parameters(), lr=0.05)
+    x = data.normalised(data.x[unequal.train[4]], torch.float64)
+    for _ in range(5):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(module(x), data.y[unequal.train[4]]).backward()
+        optimiser.step()
+    expected = torch.nn.utils.parameters_to_vector(module.parameters())
+    torch.testing.assert_close(trained[0], expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("engine", ["loop", "stacked"])
+def test_prox_moves_the_result_towards_its_centre(data, unequal, engine):
+    fed = federation(data, unequal, engine)
+    w, who = fed.initial(), fed.everyone
+    plain = fed.train(w, who)
+    near = fed.train(w, who, prox=Prox(w + 1, 2.0))
+    nearer = fed.train(w, who, prox=Prox(w + 1, 8.0))
+    gap = lambda a: (a - (w + 1)).norm(dim=1)  # noqa: E731
+    assert (gap(near) < gap(plain)).all() and (gap(nearer) < gap(near)).all()
+
+
+def test_mask_freezes_and_correction_shifts(data, unequal):
+    fed = federation(data, unequal, "stacked")
+    w, who = fed.initial(), fed.everyone
+    masked = fed.train(w, who, mask=fed.head_mask)
+    assert torch.equal(masked[:, ~fed.head_mask], w[:, ~fed.head_mask])
+    assert not torch.equal(masked[:, fed.head_mask], w[:, fed.head_mask])
+    one_step = {"steps": 1, "epochs": None}
+    shift = fed.train(w, who, correction=torch.ones_like(w), **one_step)
+    torch.testing.assert_close(shift, fed.train(w, who, **one_step) - fed.settings.lr)
+
+
+def test_a_client_does_not_notice_the_others(data, unequal):
+    """Another order, or fewer clients, changes nothing for those who train."""
+    for engine in ("loop", "stacked"):
+        fed = federation(data, unequal, engine)
+        w = fed.initial()
+        whole = fed.train(w, fed.everyone)
+        backwards = fed.train(w.flip(0), fed.everyone.flip(0)).flip(0)
+        some = torch.tensor([5, 2])
+        torch.testing.assert_close(backwards, whole, rtol=0, atol=1e-12)
+        torch.testing.assert_close(fed.train(w[some], some), whole[some], rtol=0, atol=1e-12)
+
+
+def test_rounds_seeds_and_tags_draw_other_batches(data, unequal):
+    fed = federation(data, unequal, "stacked")
+    w, who = fed.initial(), fed.everyone
+    first = fed.train(w, who)
+    assert torch.equal(first, fed.train(w, who))
+    assert not torch.equal(first, fed.at(1).train(w, who))
+    assert not torch.equal(first, fed.train(w, who, tag="again"))
+    other = federation(data, unequal, "stacked", seed=1, init_seed=0)
+    assert torch.equal(other.initial(), w) and not torch.equal(first, other.train(w, who))
+
+
+def test_every_sample_once_an_epoch(data, unequal):
+    """The batches of an epoch are the client's data, each sample once."""
+
+    @local_step("count samples")
+    def count(s, batch, client):
+        pixels = (batch.x.flatten(1).sum(1) * batch.weight).sum()
+        return {"seen": s["seen"] + batch.weight.sum(), "pixels": s["pixels"] + pixels}
+
+    for engine in ("loop", "stacked"):
+        fed = federation(data, unequal, engine)
+        zero = torch.zeros(fed.m, dtype=fed.dtype)
+        work = Work(
+            rows={"w": fed.initial(), "seen": zero, "pixels": zero},
+            step="count samples",
+            epochs=3,
+        )
+        done = fed.perform(work, fed.everyone)
+        assert done["seen"].tolist() == [3.0 * len(i) for i in unequal.train]
+        total = [data.normalised(data.x[i], fed.dtype).sum() for i in unequal.train]
+        torch.testing.assert_close(done["pixels"], 3 * torch.stack(total))
+
+
+def test_steps_share_repeats_group_and_noise(data, unequal):
+    @local_step("look")
+    def look(s, batch, client):
+        batches = [batch] if isinstance(batch, Batch) else batch
+        seen = sum(b.weight.sum() for b in batches)
+        return {"calls": s["calls"] + 1, "seen": s["seen"] + seen, "noise": batches[0].noise}
+
+    def asked(engine, **how):
+        fed = federation(data, unequal, engine)
+        zero = torch.zeros(fed.m, dtype=fed.dtype)
+        noise = torch.zeros(fed.m, how.get("noise", 0), dtype=fed.dtype)
+        rows = {"w": fed.initial(), "calls": zero, "seen": zero, "noise": noise}
+        return fed.perform(Work(rows=rows, step="look", **how), fed.everyone)
+
+    for engine in ("loop", "stacked"):
+        assert asked(engine, steps=4)["calls"].tolist() == [4.0] * 7
+        twice = asked(engine, epochs=1, repeats=2)
+        assert twice["calls"].tolist() == [2, 2, 4, 4, 6, 8, 12]
+        half = asked(engine, epochs=1, share=0.5)
+        assert half["seen"].tolist() == [2, 5, 8, 16, 16, 32, 45]
+        pairs = asked(engine, epochs=1, group=2)
+        assert pairs["calls"].tolist() == [1, 1, 1, 1, 2, 2, 3]
+    noise = [asked(engine, epochs=1, noise=5)["noise"] for engine in ("loop", "stacked")]
+    torch.testing.assert_close(noise[0], noise[1])
+    assert noise[0].min() > 0 and noise[0].max() < 1 and len(noise[0].unique()) == 35
+
+
+def test_bad_work_is_refused(data, unequal):
+    fed = federation(data, unequal, "stacked")
+    w = fed.initial()
+    with pytest.raises(ValueError, match=r"step must be one of .*'decsend'.*'descend'"):
+        Work(rows={"w": w}, step="decsend")
+    with pytest.raises(ValueError, match="rows must hold"):
+        Work(rows={"v": w})
+    with pytest.raises(ValueError, match=r"share must lie in \(0, 1\], got 0"):
+        Work(rows={"w": w}, share=0)
+    with pytest.raises(ValueError, match="different client numbers from 0 to 6"):
+        fed.train(w[:2], torch.tensor([1, 1]))
+    with pytest.raises(ValueError, match="different client numbers from 0 to 6"):
+        fed.train(w[:1], torch.tensor([7]))
+    with pytest.raises(ValueError, match="one row for each of the 2 clients"):
+        fed.train(w, torch.tensor([1, 2]))
+    with pytest.raises(ValueError, match="models must have"):
+        fed.train(w[:, :5], fed.everyone)
+
+
+def test_batch_norm_is_refused(data, unequal):
+    module = torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.Linear(64, 8), torch.nn.BatchNorm1d(8)
+    )
+    with pytest.raises(ValueError, match="GroupNorm"):
+        Federation(data, unequal, module)
