@@ -1,0 +1,124 @@
+"""Every figure of the book: one style, one meaning for a colour, nothing smaller than the text.
+
+Clients of the same hidden group share a colour (the palette is safe for colour-blind readers), a
+method keeps its colour from figure to figure.
+"""
+
+import matplotlib.pyplot as plt
+import torch
+
+#: Okabe and Ito's palette, the dark ones first.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A6000", "#555555")
+METHODS = {
+    "Separate": "#555555",
+    "FedAvg": "#56B4E9",
+    "FedAvg-FT": "#0072B2",
+    "FedAMP": "#D55E00",
+    "HeurFedAMP": "#E69F00",
+    "FedACS": "#009E73",
+    "SPFL": "#CC79A7",
+    "FedALA": "#7A6000",
+}
+STYLE = {
+    "font.size": 12,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 13,
+    "figure.dpi": 110,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "legend.frameon": False,
+    "lines.linewidth": 2,
+}
+
+
+def colour_of(label, position=0):
+    """The colour of a method; methods without one of their own take the palette in turn."""
+    return METHODS.get(label, PALETTE[position % len(PALETTE)])
+
+
+def weights(xi, groups=None, ax=None, title="", self_too=False):
+    """Heat map of collaboration weights: row i is what client i hears, lines part the groups.
+
+    The diagonal is left white unless ``self_too``: a large self-weight would hide all others.
+    """
+    xi = xi.detach().cpu().clone()
+    if not self_too:
+        xi.fill_diagonal_(float("nan"))
+    with plt.rc_context(STYLE):
+        ax = ax or plt.subplots(figsize=(4.6, 4))[1]
+        picture = ax.imshow(xi, cmap="cividis", vmin=0)
+        ax.figure.colorbar(picture, ax=ax, label="weight $\\xi_{ij}$", shrink=0.85)
+        if groups is not None:
+            for edge in (groups[1:] != groups[:-1]).nonzero().flatten().tolist():
+                ax.axhline(edge + 0.5, color="white", lw=1)
+                ax.axvline(edge + 0.5, color="white", lw=1)
+        ax.set(xlabel="speaking client $j$", ylabel="hearing client $i$", title=title)
+        ax.tick_params(length=0)
+    return ax
+
+
+def curves(histories, ax=None, title=""):
+    """Mean test accuracy over the rounds, one line a history, named at its end."""
+    with plt.rc_context(STYLE):
+        ax = ax or plt.subplots(figsize=(7, 4))[1]
+        for position, history in enumerate(histories):
+            colour = colour_of(history.label, position)
+            ax.plot(history.rounds, history.mean, color=colour, label=history.label)
+        ax.set(xlabel="round", ylabel="mean test accuracy of the clients", title=title)
+        ax.legend(loc="lower right")
+    return ax
+
+
+def clients(histories, ax=None, title=""):
+    """Accuracy of every client in the last round, one column of dots a history."""
+    with plt.rc_context(STYLE):
+        ax = ax or plt.subplots(figsize=(7, 4))[1]
+        for position, history in enumerate(histories):
+            values = history.clients().sort().values
+            spread = torch.linspace(-0.25, 0.25, len(values))
+            colour = colour_of(history.label, position)
+            ax.scatter(position + spread, values, s=24, color=colour, alpha=0.8)
+            ax.hlines(values.mean(), position - 0.35, position + 0.35, color=colour, lw=2)
+        ax.set_xticks(range(len(histories)), [h.label for h in histories], rotation=20, ha="right")
+        ax.set(ylabel="test accuracy of one client", title=title)
+    return ax
+
+
+def plane(points, groups, ax=None, messages=None, title="", label="client {}"):
+    """Models with two parameters as points; arrows lead to the messages, where they are given."""
+    points = points.detach().cpu()
+    with plt.rc_context(STYLE):
+        ax = ax or plt.subplots(figsize=(5, 4.4))[1]
+        for i, (x, y) in enumerate(points.tolist()):
+            colour = PALETTE[int(groups[i]) % len(PALETTE)]
+            ax.scatter(x, y, s=90, color=colour, zorder=3)
+            ax.annotate(label.format(i), (x, y), xytext=(7, 5), textcoords="offset points")
+            if messages is not None:
+                u, v = messages[i].tolist()
+                arrow = {"arrowstyle": "->", "color": colour, "lw": 1.5, "shrinkA": 5}
+                ax.annotate("", (u, v), (x, y), arrowprops=arrow)
+        ax.set(xlabel="first parameter", ylabel="second parameter", title=title)
+        ax.set_aspect("equal", adjustable="datalim")
+        ax.margins(0.2)
+    return ax
+
+
+def table(histories):
+    """A results table as rows of text: method, last, best, worst tenth, parameters, tested."""
+    head = f"{'method':<14}{'last':>8}{'best':>8}{'worst 10 %':>12}{'sent':>9}   tested"
+    lines = [head, "-" * len(head)]
+    for history in histories:
+        row = history.summary()
+        lines.append(
+            f"{row['method']:<14}{row['last']:>8.3f}{row['best']:>8.3f}{row['worst 10 %']:>12.3f}"
+            f"{_short(row['sent']):>9}   {row['tested']}"
+        )
+    return "\n".join(lines)
+
+
+def _short(count):
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= size:
+            return f"{count / size:.1f}{letter}"
+    return str(count)
