@@ -2,7 +2,7 @@
 
 import importlib
 
-_HOMES = {"FedAMPPlane": "fedamp_plane"}
+_HOMES = {"FedAMPPlane": "fedamp_plane", "AttentionFunctions": "attention_functions"}
 __all__ = ["Explorer", *_HOMES]
 
 

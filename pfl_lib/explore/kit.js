@@ -85,13 +85,19 @@ function ticks(low, high, most = 6) {
   return out;
 }
 
+// The next round number: where an axis may end.
+function roundUp(v) {
+  const unit = 10 ** Math.floor(Math.log10(Math.max(v, 1e-9)));
+  return Number(([1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((k) => k * unit >= v * 0.999) * unit).toPrecision(6));
+}
+
 // An SVG drawn anew on every change. Elements are used again in the order they come, so that a
 // redraw costs little and a point keeps the keyboard focus while it moves.
 class Picture {
-  constructor(name, { title, width = 340, height = 300, margin = [10, 10, 34, 40], x = [0, 1], y = [0, 1], wide = false }) {
+  constructor(name, { title, width = 340, height = 300, margin = [10, 10, 34, 40], x = [0, 1], y = [0, 1], basis = 300, widest = 470 }) {
     Object.assign(this, { name, title, width, height, margin });
     this.scale({ x, y });
-    this.figure = element("div", { class: wide ? "pfl-panel pfl-wide" : "pfl-panel" });
+    this.figure = element("div", { class: "pfl-panel", style: `flex-basis: ${basis}px; max-width: ${widest}px` });
     if (title) this.figure.append(element("div", { class: "pfl-panel-title" }, title));
     this.svg = document.createElementNS(SVG, "svg");
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
