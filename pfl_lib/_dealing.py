@@ -83,3 +83,10 @@ def shuffled(parts, offset, *key):
         return torch.empty(0, dtype=torch.int64)
     hand = torch.cat(list(parts)) + offset
     return hand[torch.randperm(len(hand), generator=keyed_generator(*key))]
+
+
+def cut(n, share):
+    """n things cut by proportions: whole numbers that sum to n, each within one of its share."""
+    ends = (share.cumsum(0) * n + 0.5).floor().long().clamp(max=n)
+    ends[-1] = n
+    return torch.diff(ends, prepend=torch.zeros(1, dtype=torch.int64))

@@ -122,3 +122,35 @@ def _short(count):
         if count >= size:
             return f"{count / size:.1f}{letter}"
     return str(count)
+
+
+def partition_bubbles(partition, data, ax=None, part="train", title=None):
+    """Who holds what: a bubble for each client (across) and class (up), its area the count.
+
+    Clients of one hidden group share a colour.  ``part``: ``"train"`` or ``"test"``.
+    """
+    counts = partition.counts(data, part)
+    m, classes = counts.shape
+    who, held = counts.nonzero(as_tuple=True)
+    groups = torch.zeros(m, dtype=torch.int64) if partition.groups is None else partition.groups
+    colours = [PALETTE[g % len(PALETTE)] for g in groups[who].tolist()]
+    largest = int(counts.max())
+    with plt.rc_context(STYLE):
+        if ax is None:
+            size = (min(11.0, 2.4 + 0.24 * m), min(8.5, 1.6 + 0.34 * classes))
+            ax = plt.subplots(figsize=size, layout="constrained")[1]
+        # the largest bubble just fits between its neighbours
+        box = ax.get_window_extent()
+        inches = min(box.width / (m + 1), box.height / (classes + 1)) / ax.figure.dpi
+        area = max(3.0, 66 * inches) ** 2 * counts[who, held] / largest
+        ax.scatter(who, held, s=area.clamp(min=1.5), c=colours, alpha=0.85, linewidths=0)
+        ax.set(xlim=(-0.8, m - 0.2), ylim=(-0.8, classes - 0.2), xlabel="client", ylabel="class")
+        ax.xaxis.set_major_locator(plt.MaxNLocator(min(10, m), integer=True))
+        if classes <= 20:
+            ax.set_yticks(range(classes), data.classes)
+        else:
+            ax.yaxis.set_major_locator(plt.MaxNLocator(10, integer=True))
+        word = "training" if part == "train" else "test"
+        ax.set_title(f"{word} samples; largest: {largest:,}" if title is None else title)
+        ax.tick_params(length=0)
+    return ax

@@ -1,0 +1,179 @@
+"""The arithmetic behind ``partition.grouped``: which group, how many samples of which class."""
+
+import torch
+
+from pfl_lib import _check
+from pfl_lib._dealing import even_quota
+
+#: FedAMP's test samples of one client
+TEST_SIZE = 100
+
+#: FedAMP's grouped settings: classes of each group, its clients, training samples of one client.
+GROUPED = {
+    "mnist": {
+        "classes": tuple((2 * g, 2 * g + 1) for g in range(5)),
+        "clients": (20,) * 5,
+        "sizes": (500, 400, 300, 200, 100),
+    },
+    "fashion_mnist": {
+        "classes": tuple((2 * g, 2 * g + 1) for g in range(5)),
+        "clients": (20,) * 5,
+        "sizes": (600, 500, 400, 300, 200),
+    },
+    "emnist": {
+        "classes": (tuple(range(10)), tuple(range(10, 36)), tuple(range(36, 62))),
+        "clients": (10, 26, 26),
+        "sizes": (1000, 700, 400),
+    },
+    "cifar100": {
+        "classes": None,  # the 20 superclasses, read from the data
+        "clients": (5,) * 20,
+        "sizes": tuple(500 - 100 * (g // 4) for g in range(20)),
+    },
+}
+
+
+def groups_of(data, setting, classes, clients, sizes, share, scale, over):
+    """The arguments of :func:`grouped`, checked: classes, clients and sizes of each group."""
+    _check.between("share", share, 0, 1)
+    _check.positive("scale", scale)
+    _check.one_of("over", over, ("classes", "images"))
+    own = (classes, clients, sizes)
+    if setting is None and data.name in GROUPED and all(part is None for part in own):
+        setting = data.name
+    name = ""
+    if setting is not None:
+        _check.one_of("setting", setting, GROUPED)
+        if classes is not None:
+            raise ValueError("group_classes must be None when a setting is named: it has its own")
+        paper = GROUPED[setting]
+        classes = paper["classes"] or _superclasses(data)
+        clients = paper["clients"] if clients is None else clients
+        sizes = paper["sizes"] if sizes is None else sizes
+        name = f" as FedAMP's {setting} setting"
+        if (clients, sizes) != (paper["clients"], paper["sizes"]):
+            name += " with other numbers of clients or samples"
+        needed = 1 + max(max(group) for group in classes)
+        if len(data.classes) != needed:
+            raise ValueError(
+                f"setting {setting!r} is for {needed} classes; {data.name} has {len(data.classes)}"
+            )
+    if classes is None:
+        parts = torch.arange(len(data.classes)).tensor_split(min(5, len(data.classes)))
+        classes = tuple(tuple(part.tolist()) for part in parts)
+    classes = tuple(tuple(int(c) for c in group) for group in classes)
+    for g, group in enumerate(classes):
+        if not group or len(set(group)) != len(group):
+            raise ValueError(f"group_classes[{g}] must hold classes without repetition: {group!r}")
+        for c in group:
+            if not 0 <= c < len(data.classes):
+                raise ValueError(
+                    f"group_classes[{g}] names class {c}; {data.name} has classes "
+                    f"0..{len(data.classes) - 1}"
+                )
+        if len(group) == len(data.classes) and share < 1:
+            raise ValueError(
+                f"group_classes[{g}] holds every class: no other class is left for the remaining "
+                f"{1 - share:.0%} (share={share})"
+            )
+    clients = _for_each_group("group_clients", 4 if clients is None else clients, len(classes))
+    if sizes is None:
+        sizes = _largest_even_size(data, classes, clients, share, over)
+    sizes = _for_each_group("group_sizes", sizes, len(classes))
+    sizes = tuple(max(1, round(scale * size)) for size in sizes)
+    return classes, clients, sizes, name
+
+
+def _for_each_group(name, value, groups):
+    values = [value] * groups if not hasattr(value, "__len__") else list(value)
+    if len(values) != groups:
+        raise ValueError(
+            f"{name} must be one number, or one for each of {groups} groups: {value!r}"
+        )
+    return tuple(_check.whole(name, v) for v in values)
+
+
+def _superclasses(data):
+    if data.coarse is None:
+        raise ValueError(f"setting 'cifar100' groups by superclass; {data.name} has none (coarse)")
+    pairs = sorted(set(zip(data.coarse.tolist(), data.y.tolist())))
+    found = {}
+    for superclass, c in pairs:
+        found.setdefault(superclass, []).append(c)
+    return tuple(tuple(found[s]) for s in sorted(found))
+
+
+def members(data, classes, clients):
+    """The group of each client, and which classes dominate it: (m,) and (m, classes)."""
+    member = torch.repeat_interleave(torch.arange(len(classes)), torch.tensor(clients))
+    dominating = torch.zeros(len(classes), len(data.classes), dtype=torch.bool)
+    for g, of_group in enumerate(classes):
+        dominating[g, list(of_group)] = True
+    return member, dominating[member]
+
+
+def class_weights(data, over):
+    have = torch.bincount(data.y_train, minlength=len(data.classes)).double()
+    return torch.ones_like(have) if over == "classes" else have
+
+
+def quota(sizes, dominating, weights, share, seed, part):
+    own = (share * sizes.double() + 0.5).floor().long()
+    inside = even_quota(own, weights * dominating, seed, "grouped", part, "own")
+    return inside + even_quota(sizes - own, weights * ~dominating, seed, "grouped", part, "others")
+
+
+def test_quota(data, test_size, dominating, weights, share, seed):
+    """Test samples of each client; a client may not hold one twice, clients may share them."""
+    asked = test_size is not None
+    test_size = _check.whole("test_size", test_size) if asked else TEST_SIZE
+    have = torch.bincount(data.y_test, minlength=len(data.classes))
+    while test_size > 0:
+        sizes = torch.full((len(dominating),), test_size)
+        counts = quota(sizes, dominating, weights, share, seed, "test")
+        most = counts.max(0).values
+        if bool((most <= have).all()):
+            return counts
+        if asked:
+            break
+        # jump to the size that fits on average, then step down over the rounding
+        test_size = min(test_size - 1, int(test_size * float((have / most.clamp_min(1)).min())) + 1)
+    c = int((most - have).argmax())
+    raise ValueError(
+        f"test_size={test_size}: one client needs {int(most[c]):,} different test samples of class "
+        f"{data.classes[c]!r}, {data.name} has {int(have[c]):,}"
+    )
+
+
+def _largest_even_size(data, classes, clients, share, over):
+    """The most training samples that every client can have."""
+    member, dominating = members(data, classes, clients)
+    weights = class_weights(data, over)
+    have = torch.bincount(data.y_train, minlength=len(data.classes))
+    size = data.n_train // len(member)
+    while size > 0:
+        sizes = torch.full((len(member),), size)
+        need = quota(sizes, dominating, weights, share, 0, "train").sum(0)
+        if bool((need <= have).all()):
+            return size
+        # jump to the size that fits on average, then step down over the rounding
+        size = min(size - 1, int(size * float((have / need.clamp_min(1)).min())) + 1)
+    raise ValueError(f"{data.name} has too few samples for {len(member)} clients in these groups")
+
+
+def must_suffice(data, counts, scale):
+    need = counts.sum(0)
+    have = torch.bincount(data.y_train, minlength=len(data.classes))
+    short = (need > have).nonzero().squeeze(1).tolist()
+    if not short:
+        return
+    listed = ", ".join(
+        f"class {data.classes[c]!r} needs {int(need[c]):,}, has {int(have[c]):,}" for c in short[:5]
+    )
+    more = f", and {len(short) - 5} more classes" if len(short) > 5 else ""
+    largest = scale * float((have / need.clamp_min(1)).min())
+    raise ValueError(
+        f"{data.name} has too few training samples to give each to one client only: "
+        f"{listed}{more}. Use scale of about {largest:.3g} or less, smaller group_sizes, "
+        "fewer clients, or over='images'"
+    )
