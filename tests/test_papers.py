@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pfl_lib import papers
+from pfl_lib import algorithms, models, papers, partition
+from pfl_lib._groups import GROUPED
 from pfl_lib.papers._given import HOME, METHODS, RUNS
 
 METHOD_NAMES = (
@@ -86,7 +87,7 @@ def test_settings_of_fedacs_are_our_choice():
     found = papers.settings("fedacs", "cifar10", "scarce")
     for name in ("p", "lr", "epochs", "batch_size", "rounds", "model", "negatives"):
         assert name in found.chosen()
-    assert found["train_per_client"] == 50 and "train_per_client" not in found.chosen()
+    assert found["samples"] == 50 and "samples" not in found.chosen()
 
 
 def test_settings_tell_the_papers_apart():
@@ -95,6 +96,14 @@ def test_settings_tell_the_papers_apart():
     assert papers.settings("fedamp", "cifar10", "dirichlet")["alpha"] == 1000
     assert papers.settings("pfedme", "mnist", "class_subset")["inner_steps"] == 2
     assert papers.settings("pfedme", "mnist", "dirichlet")["inner_steps"] == 5
+
+
+def test_settings_and_partition_have_the_same_groups():
+    for name, groups in GROUPED.items():
+        found = papers.settings("fedamp", name, "grouped")
+        assert found["group_clients"] == groups["clients"]
+        assert found["group_sizes"] == groups["sizes"]
+        assert sum(groups["clients"]) == found["clients"]
 
 
 def test_settings_say_what_is_still_open():
@@ -122,6 +131,25 @@ def test_settings_fit_what_one_calls():
         return lr, epochs, seed
 
     assert train(**papers.settings("fedala", "mnist").fit(train)) == (0.1, 1, 0)
+
+
+@pytest.mark.parametrize(("method", "data", "split", "paper"), EVERY_RUN)
+def test_settings_build_the_method_and_its_clients(method, data, split, paper):
+    found = papers.settings(method, data, split, paper=paper)
+    if method in algorithms.BY_NAME:
+        kind = algorithms.BY_NAME[method]
+        built = kind(**found.fit(kind))
+        assert built.name == method
+    assert found["model"] in models.names()
+    needs = {
+        "iid": {"clients"},
+        "pathological": {"clients", "classes_per_client"},
+        "grouped": {"group_clients", "group_sizes", "share", "test_size"},
+        "class_subset": {"clients", "classes_per_client", "test_share"},
+        "dirichlet": {"clients", "a", "form"},
+        "scarce": {"samples"},
+    }[split]
+    assert needs <= set(found.fit(getattr(partition, split)))
 
 
 @pytest.mark.parametrize(

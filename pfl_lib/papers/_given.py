@@ -148,19 +148,19 @@ rule("fedamp", f"{V1}, Table 3 (its tau is 1 - 1/62)", (), "emnist", "iid", clie
 rule("fedamp", "", (), HUNDRED, "pathological", clients=ours(100, "as in the other settings"))
 rule("fedamp", "", (), "emnist", "pathological", clients=ours(62, "as in the other settings"))
 rule("fedamp", APPENDIX, partitions="pathological", classes_per_client=2)
-rule("fedamp", APPENDIX, partitions="grouped", dominating_share=0.8, test_per_client=100)
+rule("fedamp", APPENDIX, partitions="grouped", share=0.8, test_size=100)
 rule("fedamp", APPENDIX, (), ("mnist", "fashion_mnist"), "grouped", group_clients=(20,) * 5)
-rule("fedamp", APPENDIX, (), "mnist", "grouped", train_per_client=(500, 400, 300, 200, 100))
-rule("fedamp", APPENDIX, (), "fashion_mnist", "grouped", train_per_client=(600, 500, 400, 300, 200))
+rule("fedamp", APPENDIX, (), "mnist", "grouped", group_sizes=(500, 400, 300, 200, 100))
+rule("fedamp", APPENDIX, (), "fashion_mnist", "grouped", group_sizes=(600, 500, 400, 300, 200))
 rule(
     *("fedamp", SET_UP, (), "emnist", "grouped"),
     group_clients=(10, 26, 26),
-    train_per_client=(1000, 700, 400),
+    group_sizes=(1000, 700, 400),
 )
 rule(
     *("fedamp", APPENDIX, (), "cifar100", "grouped"),
     group_clients=(5,) * 20,
-    train_per_client=tuple(size for size in (500, 400, 300, 200, 100) for _ in range(4)),
+    group_sizes=tuple(size for size in (500, 400, 300, 200, 100) for _ in range(4)),
 )
 rule(
     *("fedamp", "", ("fedavg-ft", "fedprox-ft")),
@@ -218,17 +218,16 @@ for _data, _classes in {"mnist": 6, "cifar10": 6, "emnist": 32, "cifar100": 60}.
     rule("spfl", f"{S}, Sec. 4", (), _data, "class_subset", classes_per_client=_classes)
 rule("spfl", f"{S}, Sec. 4.1", SYNCHRONOUS, batch_size=128, lr=0.01, epochs=1)
 rule("spfl", "", SYNCHRONOUS, rounds=ours(100, f"the default of {CODE}"))
+rule("spfl", f"{S}, Sec. 4.1", SPFL_FAMILY, period=10, stages=2)
 rule(
-    *("spfl", f"{S}, Sec. 4.1", SPFL_FAMILY),
-    period=10,
-    stages=2,
+    *("spfl", f"{S}, Sec. 4.1", ("spfl", "spfl-1step")),
     lr_server=changed(
         1.0, 0.01, f"{S}, Sec. 4.1", "with the weights of Eq. (7) a model would move by 0.001"
     ),
-    weights=ours("softmax", "Eq. (7)'s weights sum to 1/N for equal sizes"),
+    rule=ours("softmax", "Eq. (7)'s weights sum to 1/N for equal sizes"),
 )
-rule("spfl", f"{S}, Sec. 4.1", ("spfl", "spfl-w"), repeats=2)
-rule("spfl", f"{S}, Sec. 4.1", ("spfl-1step", "spfl-w-1step"), repeats=1)
+rule("spfl", f"{S}, Sec. 4.1", ("spfl", "spfl-w"), steps_per_batch=2)
+rule("spfl", f"{S}, Sec. 4.1", ("spfl-1step", "spfl-w-1step"), steps_per_batch=1)
 rule("spfl", "", "fedavg-2step", repeats=ours(2, f"{CODE} runs this as Per-FedAvg"))
 rule("spfl", "", "fedupdate", ft_steps=ours(1, f"the default of {CODE}"))
 rule("spfl", "", "pfedme", inner_steps=ours(2, CODE), lam=ours(15.0, CODE))
@@ -243,7 +242,7 @@ rule("spfl", "", "fedasync", alpha=ours(0.8, CODE), staleness_power=ours(0.5, CO
 rule(
     *("spfl", "", ("lga", "plga")),
     base=given("now", f"{S}, Sec. 4.2: Eq. (11) is better than Eq. (10)"),
-    leap=given("printed", f"{S}, Eq. (11)"),
+    rule=given("printed", f"{S}, Eq. (11)"),
 )
 rule("spfl", "", "plga", stages=ours(2, "as for SPFL"))
 
@@ -262,8 +261,9 @@ rule(
     clients=100,
 )
 rule("fedacs", A, partitions="pathological", classes_per_client=2)
-rule("fedacs", A, partitions=("dirichlet", "scarce"), concentration=0.5)
-rule("fedacs", A, partitions="scarce", train_per_client=50)
+rule("fedacs", A, partitions=("dirichlet", "scarce"), a=0.5)
+rule("fedacs", "", (), (), ("dirichlet", "scarce"), form=ours("fedacs", "the test part alike"))
+rule("fedacs", A, partitions="scarce", samples=50)
 rule("fedacs", "", "fedacs", p=ours(0.5, "half of the pairs are heard"))
 rule(
     *("fedacs", "", "fedacs"),
@@ -296,7 +296,7 @@ rule(
     lr=0.005,
 )
 rule("fedala", Z, data="ag_news", model="fasttext", lr=0.1)
-rule("fedala", Z, partitions="dirichlet", concentration=0.1)
+rule("fedala", Z, partitions="dirichlet", a=0.1, form="fedala")
 rule("fedala", Z, (), ("mnist", "cifar10"), "pathological", classes_per_client=2)
 rule("fedala", Z, (), "cifar100", "pathological", classes_per_client=10)
 rule("fedala", TUNING, ("fedprox", "fedprox-c"), mu=0.001)
@@ -310,7 +310,7 @@ for _data, _lr in {
     **{"tiny_imagenet": 0.005, "ag_news": 0.1},
 }.items():
     rule("fedala", f"{TUNING} (the local learning rate)", "per-fedavg", _data, lr_inner=_lr)
-rule("fedala", TUNING, "fedrep", head_steps=5)
+rule("fedala", "", "fedrep", head_epochs=given(5, f"{TUNING} (tau local updates)"))
 rule("fedala", TUNING, "pfedme", lr_personal=0.01, beta=1.0, lam=15.0, inner_steps=5)
 rule("fedala", TUNING, "ditto", personal_epochs=2, lam=0.1)
 rule(
