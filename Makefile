@@ -39,6 +39,7 @@ format: $(READY) ## put code and notebooks into the house style
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 	$(PY) tools/notebooks.py clean
+	$(PY) tools/readme.py
 
 unit: $(READY) ## the library's tests
 	@echo "== unit tests"
