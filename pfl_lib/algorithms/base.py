@@ -52,6 +52,9 @@ class Algorithm:
     tested: ClassVar[str] = "the client's own model after local training"
     partial: ClassVar[bool] = True  # may clients stay away from a round?
 
+    def __post_init__(self):
+        """Refuse bad hyper-parameters; a subclass that checks its own calls this one too."""
+
     def start(self, fed) -> State:
         """The state before the first round: by default a common random model for every client."""
         return State(w=fed.initial())

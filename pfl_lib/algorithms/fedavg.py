@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from pfl_lib.algorithms.base import Algorithm, State
+from pfl_lib.formulas import weighted_average
 
 
 @dataclass(frozen=True)
@@ -18,10 +19,13 @@ class FedAvg(Algorithm):
         return State(x=fed.initial()[0])
 
     def round(self, state, fed, who):
-        from pfl_lib.formulas import weighted_average
-
-        w = fed.train(state.x.expand(len(who), -1), who)
+        x = state.x.expand(len(who), -1)
+        w = self.local(x, x, fed, who)
         return state.set(x=weighted_average(w, fed.sizes[who]))
+
+    def local(self, begin, x, fed, who):
+        """Local training from ``begin`` at clients that hold the global model ``x``."""
+        return fed.train(begin, who)
 
     def personal(self, state, fed):
         return state.x.expand(fed.m, -1)

@@ -53,7 +53,7 @@ def perfedavg_adapt(w, gradient, inner_lr):
     >>> perfedavg_adapt(torch.tensor([1.0]), lambda w: 2 * w, inner_lr=0.25)
     tensor([0.5000])
     """
-    inner_lr = checked(_check.positive, "inner_lr", inner_lr)
+    inner_lr = checked(_check.non_negative, "inner_lr", inner_lr)
     return w - inner_lr * gradient(w)
 
 

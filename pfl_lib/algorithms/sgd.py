@@ -1,0 +1,15 @@
+"""For methods whose equations are SGD steps of their own."""
+
+
+def plain_sgd(method, fed):
+    """How ``method`` takes its steps: plain SGD with its ``lr``, or else the federation's.
+
+    An Adam federation has no learning rate that would suit SGD, so there the method must bring one.
+    """
+    if method.lr is None and fed.settings.optimizer != "sgd":
+        raise ValueError(
+            f"{method.label} is defined by plain SGD steps, but the federation trains with "
+            f"{fed.settings.optimizer!r}: give it a learning rate of its own, "
+            f"algorithm({method.name!r}, lr=0.01)"
+        )
+    return {"optimizer": "sgd", "lr": fed.settings.lr if method.lr is None else method.lr}
