@@ -321,7 +321,7 @@ def _shared_words(data, shared):
     listed = ", ".join(
         f"{data.classes[c]} ({wanted:,} wanted, {there:,} there)" for c, wanted, there in shared[:3]
     )
-    more = ", ..." if len(shared) > 3 else ""
+    more = " and others" if len(shared) > 3 else ""
     return (
         f"clients share some test samples in {len(shared)} of {len(data.classes)} classes, since "
         f"the test part has too few: {listed}{more}"

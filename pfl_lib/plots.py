@@ -139,10 +139,11 @@ def partition_bubbles(partition, data, ax=None, part="train", title=None):
         if ax is None:
             size = (min(11.0, 2.4 + 0.24 * m), min(8.5, 1.6 + 0.34 * classes))
             ax = plt.subplots(figsize=size, layout="constrained")[1]
-        # the largest bubble just fits between its neighbours
+        # the largest bubble fits between its neighbours, or overlaps them a little on one side
         box = ax.get_window_extent()
-        inches = min(box.width / (m + 1), box.height / (classes + 1)) / ax.figure.dpi
-        area = max(3.0, 66 * inches) ** 2 * counts[who, held] / largest
+        cell = sorted(s / ax.figure.dpi for s in (box.width / (m + 1), box.height / (classes + 1)))
+        diameter = 66 * min(1.5 * cell[0], cell[1])
+        area = max(3.0, diameter) ** 2 * counts[who, held] / largest
         ax.scatter(who, held, s=area.clamp(min=1.5), c=colours, alpha=0.85, linewidths=0)
         ax.set(xlim=(-0.8, m - 0.2), ylim=(-0.8, classes - 0.2), xlabel="client", ylabel="class")
         ax.xaxis.set_major_locator(plt.MaxNLocator(min(10, m), integer=True))
