@@ -51,11 +51,11 @@ ifneq ($(CHAPTERS),)
 	PYTHONPATH=tools $(PYTEST) -n 2 --dist loadfile -p nbval_keep --nbval-lax \
 	  --nbval-cell-timeout 600 --nbval-sanitize-with tests/nbval_sanitize.cfg $(CHAPTERS)
 endif
-	$(PYTEST) -n 2 -m notebooks tests
+	$(PYTEST) -n 2 -m notebooks tests/test_notebooks.py
 
 site: $(READY) ## look at every page of the built book in a real browser
 	@echo "== the built book in Chromium"
-	$(PYTEST) -n 2 -m site tests
+	$(PYTEST) -n 2 tests/test_site.py
 
 experiment: $(READY) ## run one experiment: make experiment NAME=... SCALE=smoke
 	$(PY) tools/notebooks.py run "$(NAME)" SCALE=$(SCALE)
