@@ -2,7 +2,12 @@
 
 import importlib
 
-_HOMES = {"FedAMPPlane": "fedamp_plane", "AttentionFunctions": "attention_functions"}
+_HOMES = {
+    "FedAMPPlane": "fedamp_plane",
+    "AttentionFunctions": "attention_functions",
+    "FedAMPRounds": "fedamp_rounds",
+    "HeurDirections": "heur_directions",
+}
 __all__ = ["Explorer", *_HOMES]
 
 

@@ -28,7 +28,7 @@ const ATTENTION = {
   },
 };
 
-const squaredDistances = (W) => table(W.length, W.length, (i, j) => distance2(W[i], W[j]));
+const squaredDistances = (W) => W.map((w) => W.map((v) => distance2(w, v)));
 const cosineSimilarities = (W) => table(W.length, W.length, (i, j) => (i === j ? Number(dot(W[i], W[i]) > 0) : clamp(cosine(W[i], W[j]), -1, 1)));
 const withoutSelf = (row, i) => row.map((v, j) => (j === i ? 0 : v));
 
@@ -61,6 +61,36 @@ function heurfedampWeights(W, sigma, selfWeight) {
     const top = Math.max(...row.filter((_, j) => j !== i));
     return aroundSelf(withoutSelf(row.map((c) => Math.exp(sigma * (c - top))), i), i, selfWeight);
   });
+}
+
+// ∇𝒜(W): row i is 2·Σ A'(t_ij)(w_i − w_j)
+function fedampGradient(W, kind, sigma) {
+  const { slope } = ATTENTION[kind], out = W.map((w) => new Array(w.length).fill(0));
+  for (let i = 0; i < W.length; i++) for (let j = 0; j < i; j++) {
+    const pull = 2 * slope(distance2(W[i], W[j]), sigma);
+    for (let k = 0; k < W[i].length; k++) {
+      const part = pull * (W[i][k] - W[j][k]);
+      out[i][k] += part;
+      out[j][k] -= part;
+    }
+  }
+  return out;
+}
+// argmin_w ½h‖w − c‖² + ‖w − u‖²/(2β), for every row
+const proximalStepQuadratic = (U, h, c, beta) => U.map((u, i) => u.map((x, k) => (beta * h * c[i][k] + x) / (beta * h + 1)));
+const fedampObjective = (W, kind, sigma) =>
+  sum(W.flatMap((w, i) => W.slice(i + 1).map((v) => ATTENTION[kind].value(distance2(w, v), sigma))));
+
+// How many groups: clients nearer than ``reach`` to each other, directly or through others.
+function groupsWithin(W, reach) {
+  const group = W.map((_, i) => i);
+  W.forEach((w, i) => W.forEach((v, j) => {
+    if (j < i && distance2(w, v) < reach * reach && group[i] !== group[j]) {
+      const [keep, drop] = [group[j], group[i]];
+      group.forEach((g, k) => { if (g === drop) group[k] = keep; });
+    }
+  }));
+  return [...new Set(group)].map((g) => range(W.length).filter((i) => group[i] === g));
 }
 
 // Links between points: the half of a line that lies at client i is as wide as what i takes from j.

@@ -12,12 +12,30 @@ const THEMES = {
 // ---- small mathematics ---------------------------------------------------------------------------
 
 const range = (n) => Array.from({ length: n }, (_, i) => i);
-const sum = (row) => row.reduce((a, b) => a + b, 0);
+function sum(row) { // plain loops here: these run thousands of times between two frames
+  let total = 0;
+  for (let k = 0; k < row.length; k++) total += row[k];
+  return total;
+}
+function dot(a, b) {
+  let total = 0;
+  for (let k = 0; k < a.length; k++) total += a[k] * b[k];
+  return total;
+}
+function distance2(a, b) {
+  let total = 0;
+  for (let k = 0; k < a.length; k++) total += (a[k] - b[k]) ** 2;
+  return total;
+}
+function mix(weights, rows) { // weights @ rows
+  return weights.map((row) => {
+    const out = new Array(rows[0].length).fill(0);
+    for (let j = 0; j < row.length; j++) for (let k = 0; k < out.length; k++) out[k] += row[j] * rows[j][k];
+    return out;
+  });
+}
 const clamp = (v, low, high) => Math.min(high, Math.max(low, v));
-const dot = (a, b) => sum(a.map((x, k) => x * b[k]));
-const distance2 = (a, b) => sum(a.map((x, k) => (x - b[k]) ** 2));
 const table = (rows, columns, f) => range(rows).map((i) => range(columns).map((j) => f(i, j)));
-const mix = (weights, rows) => weights.map((row) => rows[0].map((_, k) => sum(row.map((x, j) => x * rows[j][k]))));
 const argmax = (row) => row.reduce((best, x, i) => (x > row[best] ? i : best), 0);
 function cosine(a, b) {
   const scale = Math.sqrt(dot(a, a)) * Math.sqrt(dot(b, b));
@@ -208,7 +226,7 @@ class Picture {
   }
 
   // A point one can drag, or focus and move with the arrow keys.
-  handle(key, index, point, { label, text = "", colour, r = 12, alarm = false, chosen = false }) {
+  handle(key, index, point, { label, text = "", colour, r = 12, hollow = false, alarm = false, chosen = false }) {
     const g = this.shape("g", {
       class: `pfl-handle${alarm ? " pfl-alarmed" : ""}${chosen ? " pfl-picked" : ""}`, tabindex: 0, role: "button",
       "aria-roledescription": "movable point", "aria-label": `${label}, at ${number(point[0], 2)}, ${number(point[1], 2)}`,
@@ -217,8 +235,9 @@ class Picture {
     if (!g.firstChild) for (const tag of ["circle", "circle", "text"]) g.append(document.createElementNS(SVG, tag));
     const [reach, body, words] = g.children;
     set(reach, { r: Math.max(22, r), class: "pfl-reach" });
-    set(body, { r, fill: colour, class: "pfl-body" });
-    set(words, { "text-anchor": "middle", y: 4.5, fill: onTop(colour), class: "pfl-name" });
+    const fill = hollow ? this.theme.paper : colour;
+    set(body, { r, fill, class: "pfl-body", style: hollow ? `stroke: ${colour}; stroke-width: ${alarm || chosen ? 4 : 3}` : "" });
+    set(words, { "text-anchor": "middle", y: 4.5, fill: onTop(fill), class: "pfl-name" });
     const shown = clip(text, 9);
     if (words.textContent !== shown) words.textContent = shown;
     this.count++;
@@ -287,10 +306,14 @@ function choice(key, { label, options, off }) {
       inputs[value].addEventListener("change", () => page.change({ [key]: value }));
       return element("label", {}, inputs[value], element("span", {}, text));
     });
-    const node = element("fieldset", { class: "pfl-control pfl-choice" }, element("legend", {}, label), element("div", {}, ...buttons));
+    const node = element("div", { class: "pfl-control pfl-choice", role: "radiogroup", "aria-label": label }, element("span", { class: "pfl-legend" }, label), element("div", {}, ...buttons));
     return { node, refresh(s, r) {
-      for (const [value, input] of Object.entries(inputs)) input.checked = value === s[key];
-      node.disabled = Boolean(off && off(s, r));
+      const disabled = Boolean(off && off(s, r));
+      for (const [value, input] of Object.entries(inputs)) {
+        input.checked = value === s[key];
+        input.disabled = disabled;
+      }
+      node.classList.toggle("pfl-off", disabled);
     } };
   };
 }
@@ -326,7 +349,7 @@ function player(key, { label, min = 0, max, every = 120, show = (v) => number(v)
     back.addEventListener("click", () => { stop(); page.change({ [key]: min }); });
     paint();
     inner.node.classList.add("pfl-player");
-    inner.node.append(element("div", { class: "pfl-buttons" }, play, step, back));
+    inner.node.prepend(element("div", { class: "pfl-buttons" }, play, step, back));
     return inner;
   };
 }
