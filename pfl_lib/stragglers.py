@@ -37,6 +37,10 @@ class Timetable:
         """The clients whose models reach the server in round ``k``."""
         return [i for i in range(len(self.delays)) if self._place(i, k)[1] == 0]
 
+    def on_time(self, k):
+        """The clients that do both in round ``k``."""
+        return [i for i in self.arrivals(k) if self._place(i, k)[0] == 0]
+
     def draw(self, rounds):
         """One line a client: ↓ pulls, ↑ uploads, ↕ both in one round, · away."""
         signs = {(True, True): "↕", (True, False): "↓", (False, True): "↑", (False, False): "·"}

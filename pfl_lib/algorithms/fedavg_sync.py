@@ -15,11 +15,10 @@ class FedAvgSync(FedAvgAsync):
     label = "FedAvg (Sync)"
 
     def gather(self, state, fed, here, late):
-        table = self.timetable(fed)
-        both = sorted({*table.pulls(fed.k)} & {*table.arrivals(fed.k)})
-        if not both:
+        fresh = self.timetable(fed).on_time(fed.k)
+        if not fresh:
             return state
-        on_time = torch.tensor(both, device=fed.device)
+        on_time = torch.tensor(fresh, device=fed.device)
         return state.set(x=self.average(state.w[on_time], fed, on_time))
 
     def timetable(self, fed):

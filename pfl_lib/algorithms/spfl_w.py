@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from pfl_lib.algorithms.spfl import SubclassPersonalised
+from pfl_lib.algorithms.subclass_personalised import SubclassPersonalised
 from pfl_lib.formulas import spfl_w_step
 
 
