@@ -340,7 +340,7 @@ def test_bad_input_is_named():
         f.heurfedamp_weights(W1, 5.0, -0.1)
     with pytest.raises(ValueError, match="sigma must be a non-negative finite number, got -1"):
         f.heurfedamp_weights(W1, -1, 0.1)
-    with pytest.raises(ValueError, match="alpha must be a non-negative finite number, got -0.5"):
+    with pytest.raises(ValueError, match="alpha must be a non-negative finite number, got -0"):
         f.fedamp_weights(W1, exponential, -0.5)
     with pytest.raises(ValueError, match="grad_factor must be a positive"):
         f.fedamp_weights(W1, exponential, 0.5, grad_factor=0)
