@@ -61,6 +61,10 @@ class LogisticRegression(Model):
     def features(self, x):
         return x.flatten(1)
 
+    def dense_layers(self):
+        """Names of the linear layers, in order: nothing but ReLU stands between them."""
+        return ["output"]
+
 
 class MLP(Model):
     def __init__(self, inputs, classes, hidden):
@@ -75,12 +79,19 @@ class MLP(Model):
             x = functional.relu(layer(x))
         return x
 
+    def dense_layers(self):
+        """Names of the linear layers, in order: nothing but ReLU stands between them."""
+        return [f"hidden.{i}" for i in range(len(self.hidden))] + ["output"]
+
 
 class ConvolutionalNetwork(Model):
     """Two 5×5 convolutions, each with a 2×2 maximum pool, then one wide layer."""
 
     def __init__(self, channels, size, classes, filters, wide, padding, name):
         super().__init__()
+        given = {"channels": channels, "size": size, "classes": classes, "wide": wide}
+        for argument, value in given.items():
+            _check.whole(argument, value)
         side = size
         for _ in filters:
             side = (side + 2 * padding - 4) // 2
@@ -96,7 +107,9 @@ class ConvolutionalNetwork(Model):
         self.output = nn.Linear(wide, classes)
 
     def features(self, x):
-        x = functional.relu(functional.max_pool2d(self.conv1(x), 2))  # ReLU on a quarter of the values
+        x = functional.relu(
+            functional.max_pool2d(self.conv1(x), 2)
+        )  # ReLU on a quarter of the values
         x = functional.relu(functional.max_pool2d(self.conv2(x), 2))
         return functional.relu(self.wide(x.flatten(1)))
 
@@ -173,12 +186,13 @@ class FastText(Model):
 
 def logistic_regression(inputs, classes):
     """One linear layer."""
-    return LogisticRegression(inputs, classes)
+    return LogisticRegression(_check.whole("inputs", inputs), _check.whole("classes", classes))
 
 
 def mlp(inputs, classes, hidden=(100,)):
     """Linear layers with ReLU between them."""
-    return MLP(inputs, classes, tuple(hidden))
+    hidden = tuple(_check.whole("hidden", width) for width in hidden)
+    return MLP(_check.whole("inputs", inputs), _check.whole("classes", classes), hidden)
 
 
 def mcmahan_cnn(channels, size, classes, padding=None):
@@ -208,7 +222,8 @@ def resnet18(channels, classes, width=64, stem="small"):
     the FedALA paper prints.  A smaller ``width`` gives a smaller network.
     """
     _check.one_of("stem", stem, ("small", "imagenet"))
-    return ResNet18(channels, classes, _check.whole("width", width), stem)
+    _check.whole("channels", channels)
+    return ResNet18(channels, _check.whole("classes", classes), _check.whole("width", width), stem)
 
 
 def fasttext(vocabulary, classes, dim=32):
@@ -216,7 +231,8 @@ def fasttext(vocabulary, classes, dim=32):
 
     98,635 words, 4 classes and 32 dimensions give 3,157,508 parameters.
     """
-    return FastText(vocabulary, classes, dim)
+    _check.whole("vocabulary", vocabulary, at_least=2)
+    return FastText(vocabulary, _check.whole("classes", classes), _check.whole("dim", dim))
 
 
 def build(model, data, seed=None, **options):
