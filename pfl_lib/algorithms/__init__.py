@@ -2,11 +2,19 @@
 
 from pfl_lib import _check
 from pfl_lib.algorithms.base import Algorithm, State
+from pfl_lib.algorithms.fedacs import FedACS
 from pfl_lib.algorithms.fedamp import FedAMP
+from pfl_lib.algorithms.fedasync import FedAsync
 from pfl_lib.algorithms.fedavg import FedAvg
+from pfl_lib.algorithms.fedavg_async import FedAvgAsync
 from pfl_lib.algorithms.fedavg_ft import FedAvgFT
+from pfl_lib.algorithms.fedavg_sync import FedAvgSync
 from pfl_lib.algorithms.heurfedamp import HeurFedAMP
+from pfl_lib.algorithms.lga import LGA
+from pfl_lib.algorithms.plga import PLGA
 from pfl_lib.algorithms.separate import Separate
+from pfl_lib.algorithms.spfl import SPFL, SPFL1Step
+from pfl_lib.algorithms.spfl_w import SPFLw, SPFLw1Step
 
 ALL = (
     Separate,
@@ -14,6 +22,16 @@ ALL = (
     FedAvgFT,
     FedAMP,
     HeurFedAMP,
+    FedACS,
+    SPFL,
+    SPFL1Step,
+    SPFLw,
+    SPFLw1Step,
+    FedAvgSync,
+    FedAvgAsync,
+    FedAsync,
+    LGA,
+    PLGA,
 )
 BY_NAME = {method.name: method for method in ALL}
 
