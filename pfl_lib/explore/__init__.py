@@ -7,6 +7,8 @@ _HOMES = {
     "AttentionFunctions": "attention_functions",
     "FedAMPRounds": "fedamp_rounds",
     "HeurDirections": "heur_directions",
+    "FedACSQuantile": "fedacs_quantile",
+    "FourRules": "four_rules",
 }
 __all__ = ["Explorer", *_HOMES]
 

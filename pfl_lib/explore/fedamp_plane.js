@@ -15,8 +15,8 @@ export default explorer({
     choice("form", { label: "Own weight", options: { alpha: "what α leaves", self_weight: "fixed" } }),
   ],
   pictures: {
-    plane: { title: "Clients wᵢ (drag them), cloud models uᵢ ◆", x: [-3, 3], y: [-3, 3], height: 320, margin: [6, 8, 24, 26] },
-    heat: { title: "ξ: row i is what client i hears", height: 320 },
+    plane: { title: "Clients wᵢ (drag them), cloud models uᵢ ◆", x: [-3, 3], y: [-3, 3], height: 336, margin: [6, 8, 24, 26] },
+    heat: { title: "ξ: row i is what client i hears", height: 336 },
   },
 
   compute(s) {

@@ -34,8 +34,8 @@ export default explorer({
     choice("step", { label: "Step", options: { free: "α as set", theorem: "α = λ/√K" } }),
   ],
   pictures: {
-    plane: { title: "Optima ○ and models ● in round k", x: [-3, 3], y: [-3, 3], height: 320, margin: [6, 8, 24, 26] },
-    fall: { title: "The objective G, round by round", height: 320, margin: [10, 10, 36, 54], x: [0, ROUNDS] },
+    plane: { title: "Optima ○ and models ● in round k", x: [-3, 3], y: [-3, 3], height: 336, margin: [6, 8, 24, 26] },
+    fall: { title: "The objective G, round by round", height: 336, margin: [10, 10, 36, 54], x: [0, ROUNDS] },
   },
 
   compute(s) {

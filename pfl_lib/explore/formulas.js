@@ -76,6 +76,19 @@ function fedampGradient(W, kind, sigma) {
   }
   return out;
 }
+// The p-quantile of all entries, and the rows of what lies above it, made to sum to one.
+function fedacsThreshold(S, p) {
+  const entries = S.flat().sort((a, b) => a - b), place = p * (entries.length - 1), below = Math.floor(place), above = Math.min(below + 1, entries.length - 1);
+  return entries[below] + (place - below) * (entries[above] - entries[below]);
+}
+function fedacsSelect(S, delta, negatives) {
+  return S.map((row, i) => {
+    let kept = row.map((v, j) => (v > delta || i === j ? v : 0));
+    if (negatives === "drop" || sum(kept) <= Number.EPSILON) kept = kept.map((v) => Math.max(v, 0));
+    const total = sum(kept);
+    return total > 0 ? kept.map((v) => v / total) : kept.map((_, j) => Number(i === j));
+  });
+}
 // argmin_w ½h‖w − c‖² + ‖w − u‖²/(2β), for every row
 const proximalStepQuadratic = (U, h, c, beta) => U.map((u, i) => u.map((x, k) => (beta * h * c[i][k] + x) / (beta * h + 1)));
 const fedampObjective = (W, kind, sigma) =>
@@ -93,20 +106,22 @@ function groupsWithin(W, reach) {
   return [...new Set(group)].map((g) => range(W.length).filter((i) => group[i] === g));
 }
 
-// Links between points: the half of a line that lies at client i is as wide as what i takes from j.
+// Links between points: a wedge, at client i as wide as what i takes from j.
 function drawLinks(p, s, weights) {
   const { chosen = -1 } = s;
   weights.forEach((row, i) => row.forEach((v, j) => {
     if (i === j || Math.abs(v) < 0.004) return;
-    const a = s.points[i], b = s.points[j], half = [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
-    p.line(a, half, { class: "pfl-link", "stroke-width": clamp(Math.abs(v) * 26, 0.7, 16), stroke: v < 0 ? p.theme.alarm : blend(p.theme.paper, p.theme.ink, i === chosen ? 0.75 : 0.3) });
+    const [ax, ay, bx, by] = [p.x(s.points[i][0]), p.y(s.points[i][1]), p.x(s.points[j][0]), p.y(s.points[j][1])];
+    const long = Math.hypot(bx - ax, by - ay) || 1, half = clamp(Math.abs(v) * 12, 0.5, 9) / long, nx = (ay - by) * half, ny = (bx - ax) * half;
+    const colour = v < 0 ? p.theme.alarm : p.theme.ink;
+    p.shape("path", { d: `M${ax + nx} ${ay + ny}L${bx} ${by}L${ax - nx} ${ay - ny}Z`, class: "pfl-link", fill: colour, "fill-opacity": i === chosen ? 0.7 : 0.28 });
   }));
 }
 // Clients as points one can drag, each with its cloud model u as a diamond on a dashed leash.
-function drawClients(p, s, clouds, bad = () => false) {
+function drawClients(p, s, clouds, bad = () => false, size = {}) {
   clouds.forEach((u, i) => {
     p.line(s.points[i], u, { class: "pfl-leash" }, 2);
     p.diamond(u, 6, { class: "pfl-cloud", fill: groupColour(s, i), "data-cloud": i, "data-value": u.join(",") }, 2);
   });
-  s.points.forEach((point, i) => p.handle("points", i, point, { label: `client ${named(s, i)}`, text: named(s, i), colour: groupColour(s, i), alarm: bad(i), chosen: i === s.chosen }));
+  s.points.forEach((point, i) => p.handle("points", i, point, { label: `client ${named(s, i)}`, text: named(s, i), colour: groupColour(s, i), alarm: bad(i), chosen: i === s.chosen, ...size }));
 }

@@ -12,8 +12,8 @@ export default explorer({
     slider("similar", { label: "N, similar others", min: 1, max: 20, step: 1 }),
   ],
   pictures: {
-    plane: { title: "Clients, their directions, cloud models ◆", x: [-2, 2], y: [-2, 2], height: 320, margin: [6, 8, 24, 26] },
-    curve: { title: "Noise left in u when N others are alike", height: 320, margin: [10, 10, 36, 40] },
+    plane: { title: "Clients, their directions, cloud models ◆", x: [-2, 2], y: [-2, 2], height: 336, margin: [6, 8, 24, 26] },
+    curve: { title: "Noise left in u when N others are alike", height: 336, margin: [10, 10, 36, 40] },
     heur: { title: "ξ of HeurFedAMP", height: 280 },
     amp: { title: "ξ of FedAMP, σ′ = 2/σ, same own weight", height: 280 },
   },

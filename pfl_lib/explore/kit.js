@@ -226,7 +226,7 @@ class Picture {
   }
 
   // A point one can drag, or focus and move with the arrow keys.
-  handle(key, index, point, { label, text = "", colour, r = 12, hollow = false, alarm = false, chosen = false }) {
+  handle(key, index, point, { reach: far = 22, label, text = "", colour, r = 12, hollow = false, alarm = false, chosen = false }) {
     const g = this.shape("g", {
       class: `pfl-handle${alarm ? " pfl-alarmed" : ""}${chosen ? " pfl-picked" : ""}`, tabindex: 0, role: "button",
       "aria-roledescription": "movable point", "aria-label": `${label}, at ${number(point[0], 2)}, ${number(point[1], 2)}`,
@@ -234,7 +234,7 @@ class Picture {
     }, undefined, 1);
     if (!g.firstChild) for (const tag of ["circle", "circle", "text"]) g.append(document.createElementNS(SVG, tag));
     const [reach, body, words] = g.children;
-    set(reach, { r: Math.max(22, r), class: "pfl-reach" });
+    set(reach, { r: Math.max(far, r), class: "pfl-reach" });
     const fill = hollow ? this.theme.paper : colour;
     set(body, { r, fill, class: "pfl-body", style: hollow ? `stroke: ${colour}; stroke-width: ${alarm || chosen ? 4 : 3}` : "" });
     set(words, { "text-anchor": "middle", y: 4.5, fill: onTop(fill), class: "pfl-name" });
