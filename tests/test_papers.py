@@ -126,6 +126,18 @@ def test_settings_are_frozen():
     assert found == dict(found) and len(found) == len(list(found))
 
 
+def test_settings_name_the_parameters_of_the_methods():
+    """A value that a method has no parameter for would be lost in silence."""
+    run = {"lr", "optimizer", "batch_size", "epochs", "rounds", "participation", "runs", "model"}
+    clients = {"clients", "a", "form", "samples", "test_share", "classes_per_client"}
+    clients |= {"group_clients", "group_sizes", "share", "test_size"}
+    words = {"tau", "tau_printed", "periods", "received", "scheduler"}  # said, not set
+    for method, data, split, paper in EVERY_RUN:
+        found = papers.settings(method, data, split, paper=paper)
+        if kind := algorithms.BY_NAME.get(method):
+            assert set(found) - set(found.fit(kind)) <= run | clients | words, (method, paper)
+
+
 def test_settings_fit_what_one_calls():
     def train(lr, epochs, seed=0):
         return lr, epochs, seed
@@ -136,10 +148,8 @@ def test_settings_fit_what_one_calls():
 @pytest.mark.parametrize(("method", "data", "split", "paper"), EVERY_RUN)
 def test_settings_build_the_method_and_its_clients(method, data, split, paper):
     found = papers.settings(method, data, split, paper=paper)
-    if method in algorithms.BY_NAME:
-        kind = algorithms.BY_NAME[method]
-        built = kind(**found.fit(kind))
-        assert built.name == method
+    if kind := algorithms.BY_NAME.get(method):
+        assert kind(**found.fit(kind)).name == method
     assert found["model"] in models.names()
     needs = {
         "iid": {"clients"},

@@ -324,19 +324,20 @@ rule("fedala", TUNING, "fedphp", mu=0.9, lam=0.01)
 rule("fedala", TUNING, "fedfomo", received=given("all", f"{TUNING} (M = number of clients)"))
 rule(
     *("fedala", TUNING, "apple"),
-    lr_relations=0.01,
+    lr_p=0.01,
     mu=0.1,
-    horizon=given(0.2, f"{TUNING} (L, as a share of the rounds)"),
+    horizon=given(400, f"{TUNING} (L = 0.2 of the 2000 rounds)"),
     scheduler="cos",
     received=given("all", f"{TUNING} (M = number of clients)"),
 )
 rule(
     *("fedala", TUNING, "partialfed"),
-    temperature=Schedule(5.0, 0.965, 1),
+    temperature=5.0,
+    decay=0.965,
     model_batches=8,
     strategy_batches=2,
 )
-rule("fedala", TUNING, "fedala", eta=1.0, percent=80, layers=1)
+rule("fedala", TUNING, "fedala", ala_lr=1.0, ala_percent=80, ala_layers=1)
 rule(
     *("fedala", "", "fedala"),
     tol=ours(0.1, f"no test of convergence is printed; the value of {CODE}"),
