@@ -9,6 +9,7 @@ _HOMES = {
     "HeurDirections": "heur_directions",
     "FedACSQuantile": "fedacs_quantile",
     "FourRules": "four_rules",
+    "SPFLSoftmax": "spfl_softmax",
 }
 __all__ = ["Explorer", *_HOMES]
 
