@@ -7,6 +7,7 @@ SHELL := bash
 PYTHON ?= python3
 PORT ?= 8000
 SCALE ?= smoke
+JOBS ?= 2
 READY := .venv/.installed
 PY := .venv/bin/python
 # one thread for each process: two processes with two threads each only get in each other's way
@@ -43,19 +44,19 @@ format: $(READY) ## put code and notebooks into the house style
 
 unit: $(READY) ## the library's tests
 	@echo "== unit tests"
-	$(PYTEST) -n 2 -m "not site and not notebooks" tests
+	$(PYTEST) -n $(JOBS) -m "not site and not notebooks" tests
 
 notebooks: $(READY) ## run every chapter (nbval) and every experiment at smoke scale (papermill)
 	@echo "== notebooks"
 ifneq ($(CHAPTERS),)
-	PYTHONPATH=tools $(PYTEST) -n 2 --dist loadfile -p nbval_keep --nbval-lax \
+	PYTHONPATH=tools $(PYTEST) -n $(JOBS) --dist loadfile -p nbval_keep --nbval-lax \
 	  --nbval-cell-timeout 600 --nbval-sanitize-with tests/nbval_sanitize.cfg $(CHAPTERS)
 endif
-	$(PYTEST) -n 2 -m notebooks tests/test_notebooks.py
+	$(PYTEST) -n $(JOBS) -m notebooks tests/test_notebooks.py
 
 site: $(READY) ## look at every page of the built book in a real browser
 	@echo "== the built book in Chromium"
-	$(PYTEST) -n 2 tests/test_site.py
+	$(PYTEST) -n $(JOBS) tests/test_site.py
 
 experiment: $(READY) ## run one experiment: make experiment NAME=... SCALE=smoke
 	$(PY) tools/notebooks.py run "$(NAME)" SCALE=$(SCALE)

@@ -3,8 +3,14 @@
 The chapters run under nbval: see `make notebooks`.
 """
 
+import subprocess
+import sys
+
+import executed
 import nbformat
 import pytest
+from conftest import ROOT
+from jupyter_cache import get_cache
 
 import notebooks as tool
 
@@ -88,3 +94,71 @@ def test_clean_keeps_what_nbval_compares(experiment):
     assert first.outputs == [] and first.execution_count is None
     # nbval leaves a cell without a number alone, so the number must stay
     assert second.outputs[0].text == "42\n" and second.execution_count == 1
+
+
+@pytest.mark.notebooks
+@pytest.mark.parametrize(("stored", "verdict"), [("2", 0), ("3", 1)])
+def test_nbval_compares_what_is_stored(tmp_path, stored, verdict):
+    """A green run must mean something: a wrong stored output fails, the right one passes."""
+    path = tool.new(tmp_path / "01_trial.ipynb", "A trial")
+    notebook = nbformat.read(path, as_version=4)
+    cell = nbformat.v4.new_code_cell("1 + 1", metadata={"tags": [tool.CHECKED]})
+    data = {"text/plain": stored}
+    cell.outputs = [nbformat.v4.new_output("execute_result", data=data, execution_count=1)]
+    notebook.cells.append(cell)
+    path.write_text(tool.text_of(tool.clean(notebook)), encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval-lax"]
+    ran = subprocess.run([*command, str(path)], cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == verdict, ran.stdout
+    assert ("Cell outputs differ" in ran.stdout) == bool(verdict)
+
+
+# ------------------------------------------------------------------ run once, use twice
+@pytest.fixture
+def kept(tmp_path):
+    """A project of one notebook that a test has run, with what it printed kept for the book."""
+    (tmp_path / "pfl_lib").mkdir()
+    (tmp_path / "pfl_lib" / "formula.py").write_text("A = 1")
+    path = tool.new(tmp_path / "notebooks" / "01_trial.ipynb", "A trial")
+    cells = tool.code_cells(nbformat.read(path, as_version=4))
+    said = [nbformat.v4.new_output("stream", text="said once\n")]
+    executed.keep(path, [said for _ in cells], root=tmp_path)
+    return tmp_path
+
+
+def in_the_cache(root):
+    """What the book would find in its cache for the notebook as it is now."""
+    notebook = nbformat.read(root / "notebooks" / "01_trial.ipynb", as_version=4)
+    cache = get_cache(root / "_build" / ".jupyter_cache")
+    try:
+        _, merged = cache.merge_match_into_notebook(notebook)
+    except KeyError:
+        return None
+    return tool.code_cells(merged)[0].outputs[0].text
+
+
+def test_book_uses_what_a_test_ran(kept):
+    assert executed.hand_to_the_book(kept) == 1
+    assert in_the_cache(kept) == "said once\n"
+
+
+def test_changed_library_empties_the_cache(kept):
+    executed.hand_to_the_book(kept)
+    (kept / "pfl_lib" / "formula.py").write_text("A = 2")
+    assert executed.hand_to_the_book(kept) == 0
+    assert in_the_cache(kept) is None
+
+
+def test_changed_results_empty_the_cache(kept):
+    executed.hand_to_the_book(kept)
+    (kept / "results").mkdir()
+    (kept / "results" / "table.json").write_text("{}")
+    assert executed.hand_to_the_book(kept) == 0
+    assert in_the_cache(kept) is None
+
+
+def test_changed_notebook_is_run_again(kept):
+    path = kept / "notebooks" / "01_trial.ipynb"
+    path.write_text(path.read_text(encoding="utf-8").replace("__version__", "__name__"))
+    assert executed.hand_to_the_book(kept) == 0
+    assert in_the_cache(kept) is None
