@@ -106,6 +106,11 @@ def read(element):
 def test_the_page_computes_what_the_library_computes(name, show):
     """On a grid of settings, on a phone: same numbers, same height, no sideways scrolling."""
     element = show(make(name), width=390)
+    small = """els => els.filter(t => {
+        const { a, b } = t.getScreenCTM(), size = parseFloat(getComputedStyle(t).fontSize);
+        return t.textContent.trim() && Math.hypot(a, b) * size < 9.9;
+    }).map(t => t.textContent)"""
+    assert element.locator("svg text").evaluate_all(small) == []
     seen = element.evaluate(TURN, [[0.0], [1.0], [0.5], *turns(12)])
     seen += element.evaluate(TURN, turns(3, seed=1))
     assert len({json.dumps(one["state"]) for one in seen}) > 6
@@ -139,11 +144,6 @@ def test_buttons_names_and_states_are_said(name, show):
     unnamed = "els => els.filter(e => !(e.labels?.length || e.textContent.trim())).length"
     assert element.locator("input, button").evaluate_all(unnamed) == 0
     assert element.locator("svg:not([aria-label])").count() == 0
-    small = """els => els.filter(t => {
-        const { a, b } = t.getScreenCTM(), size = parseFloat(getComputedStyle(t).fontSize);
-        return t.textContent.trim() && Math.hypot(a, b) * size < 9.9;
-    }).map(t => t.textContent)"""
-    assert element.locator("svg text").evaluate_all(small) == []
     start = element.get_attribute("data-state")
     buttons = element.locator("[data-try]")
     assert buttons.count() >= 2

@@ -10,6 +10,7 @@ _HOMES = {
     "FedACSQuantile": "fedacs_quantile",
     "FourRules": "four_rules",
     "SPFLSoftmax": "spfl_softmax",
+    "Stragglers": "stragglers",
 }
 __all__ = ["Explorer", *_HOMES]
 

@@ -115,7 +115,7 @@ class Picture {
   constructor(name, { title, width = 340, height = 300, margin = [10, 10, 34, 40], x = [0, 1], y = [0, 1], basis = 300, widest = 470 }) {
     Object.assign(this, { name, title, width, height, margin });
     this.scale({ x, y });
-    this.figure = element("div", { class: "pfl-panel", style: `flex-basis: ${basis}px; max-width: ${widest}px` });
+    this.figure = element("div", { class: "pfl-panel", style: `flex-basis: ${typeof basis === "number" ? `${basis}px` : basis}; max-width: ${widest}px` });
     if (title) this.figure.append(element("div", { class: "pfl-panel-title" }, title));
     this.svg = document.createElementNS(SVG, "svg");
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
