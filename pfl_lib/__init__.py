@@ -15,6 +15,7 @@ times ``W``; every client step is "minimise my own objective, starting there".
 from pfl_lib import algorithms, attention, data, formulas, models, partition
 from pfl_lib._version import __version__
 from pfl_lib.algorithms import algorithm
+from pfl_lib.comparison import compare
 from pfl_lib.federation import Federation
 from pfl_lib.run import History, run
 from pfl_lib.training import Prox, Work, local_step
@@ -28,6 +29,7 @@ __all__ = [
     "algorithm",
     "algorithms",
     "attention",
+    "compare",
     "data",
     "explore",
     "formulas",

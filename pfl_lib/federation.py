@@ -14,10 +14,11 @@ from dataclasses import asdict
 import torch
 from torch import Tensor, nn
 
-from pfl_lib import _check, models, training
+from pfl_lib import _check, engines, models
 from pfl_lib.random import keyed_generator
 from pfl_lib.training import Network, Prox, Samples, Settings, Work
 
+NORMALISE_ONCE = 2**29  # bytes: smaller data sets are normalised once, larger ones by the batch
 ENGINES = ("auto", "loop", "stacked", "threads")
 
 
@@ -77,17 +78,7 @@ class Federation:
         self.layers = _layers(module, self.network)
         self.head_mask = self._mask_of(getattr(module, "head", ()))
 
-        pool = data.x.to(self.device)
-        shape = (-1, *[1] * (data.x.ndim - 2)) if data.kind == "image" else None
-        mean, std = (
-            torch.tensor(v, dtype=dtype, device=self.device).view(shape) if shape else None
-            for v in (data.mean, data.std)
-        )
-
-        def inputs(index):
-            """The samples at ``index``; images as numbers with mean 0 and deviation 1."""
-            x = pool[index]
-            return x if mean is None else (x.to(dtype) / 255 - mean) / std
+        inputs = _gather(data, self.device, dtype)
 
         labels = partition.labels or tuple(data.y[i] for i in partition.train)
         self._train_samples = self._samples(inputs, partition.train, labels)
@@ -169,8 +160,8 @@ class Federation:
         call = (self.network, work, self.settings, self._train_samples, clients, self.k)
         engine = self._engine()
         if engine == "threads":
-            return training.threads(*call, workers=torch.get_num_threads())
-        return {"loop": training.loop, "stacked": training.stacked}[engine](*call)
+            return engines.threads(*call, workers=torch.get_num_threads())
+        return {"loop": engines.loop, "stacked": engines.stacked}[engine](*call)
 
     @torch.no_grad()
     def evaluate(self, w: Tensor, who: Tensor | None = None, split="test"):
@@ -251,6 +242,17 @@ class Federation:
             if name.startswith(tuple(prefixes)):
                 mask[where] = True
         return mask.to(self.device)
+
+
+def _gather(data, device, dtype):
+    """A function from indices to inputs; images as numbers with mean 0 and deviation 1."""
+    pool = data.x.to(device)
+    if data.kind == "text":
+        return lambda index: pool[index]
+    if pool.numel() * dtype.itemsize <= NORMALISE_ONCE:
+        once = data.normalised(pool, dtype)
+        return lambda index: once[index]
+    return lambda index: data.normalised(pool[index], dtype)
 
 
 def _layers(module, network):

@@ -1,20 +1,14 @@
-"""The engine: the local work of many clients, said as data and done in one of three ways.
+"""What a client does in a round: its work as data, its step as a function, its batches.
 
 ``Work`` says what each client has to do: a named local step, the tensors it needs, how long.
-A *local step* is written for one client and one batch, and never knows which engine runs it:
-
-* ``loop``     one client after the other, one batch after the other: the reference to read;
-* ``stacked``  all clients at once: the same step under ``torch.func.vmap``;
-* ``threads``  the loop, clients shared out over threads with one core each.
-
-All three draw the same batches, because randomness is keyed by (seed, round, client, epoch) and
-never drawn in order; so they give the same models up to rounding.
+A *local step* is written for one client and one batch, and never knows which engine
+(``pfl_lib.engines``) runs it.  Batches are keyed by (seed, round, client, epoch), never drawn in
+order, so every engine sees the same ones.
 """
 
 import copy
 import math
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -125,6 +119,14 @@ class Network:
         self.module = copy.deepcopy(module).to("meta")  # structure only: values come as rows
         self.on_features = _Features(self.module)
         self.convolutional = any(isinstance(part, nn.Conv2d) for part in module.modules())
+        self.dense = module.dense_layers() if hasattr(module, "dense_layers") else None
+
+    def copy(self):
+        """One for another thread: ``functional_call`` swaps the module's parameters."""
+        other = copy.copy(self)
+        other.module = copy.deepcopy(self.module)
+        other.on_features = _Features(other.module)
+        return other
 
     def slices(self):
         """Ordered (parameter name, its place in the vector)."""
@@ -258,115 +260,11 @@ def draw_noise(work, settings, steps, who, round_):
     return drawn
 
 
-def _start(work, client):
+def start_rows(work, optimizer):
     """The rows of the work, with the optimiser's memory beside them."""
     rows = dict(work.rows)
-    if client.optimizer == "adam":
+    if optimizer == "adam":
         for name in work.moves:
             rows[f"{name}_mean"] = torch.zeros_like(rows[name])
             rows[f"{name}_square"] = torch.zeros_like(rows[name])
     return rows
-
-
-def loop(network, work, settings, samples, who, round_):
-    """One client after the other: what every other engine must agree with."""
-    sizes = [len(samples.index[i]) for i in who]
-    tables = batch_table(work, settings, sizes, who, round_)
-    noise = draw_noise(work, settings, [len(t) // work.group for t in tables], who, round_)
-    step = STEPS[work.step]
-    results = []
-    start = _start(work, Client(network, work, settings, under_vmap=False))
-    for row, i in enumerate(who):
-        client = Client(network, work, settings, under_vmap=False)
-        s = {name: rows[row] for name, rows in start.items()} | dict(work.shared)
-        device = s["w"].device
-        batches = []
-        for positions in tables[row]:
-            here = positions[positions >= 0].to(device)
-            x, y = samples.inputs(samples.index[i][here]), samples.labels[i][here]
-            batches.append((x, y, torch.ones(len(here), dtype=s["w"].dtype, device=device)))
-        for t in range(len(batches) // work.group):
-            random = noise[row][t].to(device, s["w"].dtype)
-            some = [Batch(*b, random) for b in batches[t * work.group : (t + 1) * work.group]]
-            for _ in range(work.repeats):
-                s |= step(s, some[0] if work.group == 1 else tuple(some), client)
-                client.t += 1
-        results.append({name: s[name] for name in work.rows})
-    return {name: torch.stack([r[name] for r in results]) for name in work.rows}
-
-
-def stacked(network, work, settings, samples, who, round_):
-    """All clients at once.  Those with most to do come first, so the busy ones are a prefix."""
-    sizes = [len(samples.index[i]) for i in who]
-    tables = batch_table(work, settings, sizes, who, round_)
-    steps = [len(t) // work.group for t in tables]
-    noise = draw_noise(work, settings, steps, who, round_)
-    order = sorted(range(len(who)), key=lambda row: (-steps[row], row))
-    steps = [steps[row] for row in order]
-
-    client = Client(network, work, settings, under_vmap=True)
-    device, dtype = work.rows["w"].device, work.rows["w"].dtype
-    arrange = torch.tensor(order, device=device)
-    s = {name: rows[arrange] for name, rows in _start(work, client).items()}
-    positions = nn.utils.rnn.pad_sequence([tables[r] for r in order], True, -1).to(device)
-    random = nn.utils.rnn.pad_sequence([noise[r] for r in order], True).to(device, dtype)
-    index = nn.utils.rnn.pad_sequence([samples.index[who[r]] for r in order], True)
-    labels = nn.utils.rnn.pad_sequence([samples.labels[who[r]] for r in order], True)
-    width = max((int((t >= 0).sum(1).max()) for t in tables if len(t)), default=1)
-    positions = positions[:, :, :width]
-
-    one = STEPS[work.step]
-
-    def step(s, batch):
-        return one(s | dict(work.shared), batch, client)
-
-    everyone_at_once = torch.func.vmap(step)
-    finished = []
-    busy = len(steps)
-    for t in range(steps[0] if steps else 0):
-        still = sum(count > t for count in steps)
-        if still < busy:  # those who are done leave the stack
-            finished.append({name: rows[still:] for name, rows in s.items()})
-            s = {name: rows[:still] for name, rows in s.items()}
-            busy = still
-        some = []
-        for at in range(t * work.group, (t + 1) * work.group):
-            here = positions[:busy, at]
-            weight = (here >= 0).to(dtype)
-            here = here.clamp(min=0)
-            x = samples.inputs(index[:busy].gather(1, here))
-            y = labels[:busy].gather(1, here)
-            some.append(Batch(x, y, weight, random[:busy, t]))
-        for _ in range(work.repeats):
-            s |= everyone_at_once(s, some[0] if work.group == 1 else tuple(some))
-            client.t += 1
-    finished.append(s)
-    back = torch.argsort(arrange)
-    return {name: torch.cat([f[name] for f in reversed(finished)])[back] for name in work.rows}
-
-
-def threads(network, work, settings, samples, who, round_, workers):
-    """The loop, its clients dealt out to ``workers`` threads with one core each."""
-    workers = min(workers, len(who))
-    hands = [list(range(w, len(who), workers)) for w in range(workers)]
-
-    def one_hand(rows):
-        torch.set_num_threads(1)  # per thread: two-core kernels would fight each other
-        part = {name: tensor[rows] for name, tensor in work.rows.items()}
-        mine = copy.copy(network)
-        mine.module = copy.deepcopy(network.module)  # functional_call swaps its parameters
-        mine.on_features = _Features(mine.module)
-        mine_work = _with_rows(work, part)
-        return loop(mine, mine_work, settings, samples, [who[r] for r in rows], round_)
-
-    with ThreadPoolExecutor(workers) as pool:
-        done = list(pool.map(one_hand, hands))
-    back = torch.argsort(torch.tensor([row for hand in hands for row in hand]))
-    result = {name: torch.cat([part[name] for part in done]) for name in work.rows}
-    return {name: rows[back.to(rows.device)] for name, rows in result.items()}
-
-
-def _with_rows(work, rows):
-    changed = copy.copy(work)
-    object.__setattr__(changed, "rows", rows)
-    return changed
