@@ -8,9 +8,36 @@ from pfl_lib import algorithms
 FACTS = {
     "separate": ("nothing", "the whole model", "nobody", "0"),
     "fedavg": ("one model", "nothing", "sample counts", "2Σ"),
+    "fedavg-2step": ("one model", "nothing", "sample counts", "2Σ"),
+    "fedprox": ("one model", "nothing", "sample counts", "2Σ"),
+    "scaffold": ("one model, control vectors", "a control vector", "equal weights", "4Σ"),
     "fedavg-ft": ("one model", "a fine-tuned copy", "sample counts", "2Σ"),
+    "fedprox-ft": ("one model", "a fine-tuned copy", "sample counts", "2Σ"),
+    "fedavg-c": ("one model", "a fine-tuned copy, every round", "sample counts", "2Σ"),
+    "fedprox-c": ("one model", "a fine-tuned copy, every round", "sample counts", "2Σ"),
+    "fedupdate": ("one model", "a copy some steps further", "sample counts", "2Σ"),
+    "per-fedavg": ("one starting point", "one step from it", "sample counts", "2Σ"),
+    "pfedme": ("one centre", "a model near the centre", "equal weights", "2Σ"),
+    "ditto": ("one model", "a second model, held near it", "sample counts", "2Σ"),
+    "apfl": ("one model", "a second model and a mixing weight", "each client's loss", "2Σ"),
+    "fedrep": ("the body", "the head", "sample counts", "2·body"),
     "fedamp": ("their models, pairwise", "the whole model", "distances between models", "2Σ"),
     "heurfedamp": ("their models, pairwise", "the whole model", "angles between models", "2Σ"),
+    "fedacs": ("their models, pairwise", "the whole model", "angles above a quantile", "2Σ"),
+    "fedala": ("one model", "the model, and weights of its top layers", "each client's loss", "2Σ"),
+    "fedphp": ("one model", "a moving average of own models", "a schedule", "2Σ"),
+    "fedfomo": ("their models, pairwise", "the whole model", "validation losses", "(1+M)Σ"),
+    "apple": ("core models", "a mixture of all cores", "each client's loss", "(1+M)Σ"),
+    "partialfed": ("one model", "some layers, chosen", "each client's loss, layer by layer", "2Σ"),
+    "spfl": ("updates, pairwise", "the whole model", "angles between updates", "2Σ(1+1/Γ)"),
+    "spfl-1step": ("updates, pairwise", "the whole model", "angles between updates", "2Σ(1+1/Γ)"),
+    "spfl-w": ("models, pairwise", "the whole model", "angles between updates", "2Σ(1+1/Γ)"),
+    "spfl-w-1step": ("models, pairwise", "the whole model", "angles between updates", "2Σ(1+1/Γ)"),
+    "fedavg-sync": ("one model", "nothing", "sample counts, who is late is dropped", "2Σ"),
+    "fedavg-async": ("one model", "nothing", "sample counts, late models as they are", "2Σ"),
+    "fedasync": ("one model", "nothing", "staleness", "2Σ"),
+    "lga": ("one model", "nothing", "equal weights, late models moved on", "2Σ"),
+    "plga": ("one model", "a mixture with the global one", "angle of update and progress", "3Σ"),
 }
 HEAD = ("method", "clients share", "stays personal", "weights decided by", "sent", "tested")
 
@@ -41,7 +68,11 @@ class Comparison:
 def compare(*names, here=None):
     """The comparison table of these methods (all by default); ``here`` is set in bold.
 
-    Σ is the number of parameters of one model; "sent" counts one client and one round, down and up.
+    Σ is the number of parameters of one model; "sent" counts a client that takes part in a round,
+    down and up; M is how many other models a client downloads, Γ the period of SPFL's probes.
+
+    >>> compare("separate").rows[0][:2]
+    ('Separate', 'nothing')
     """
     here = algorithms.BY_NAME[here].label if here else None
     return Comparison(names or algorithms.names(), here)

@@ -189,6 +189,12 @@ def test_names_and_words():
         assert method.label and method.tested and method.__doc__, method
 
 
+def test_the_comparison_table_knows_every_method():
+    table = pfl_lib.compare(here="fedamp")
+    assert [row[0] for row in table.rows] == [method.label for method in algorithms.ALL]
+    assert table._repr_html_().count("font-weight:bold") == 1
+
+
 BAD = [
     ("fedamp", {"sigma": 0.0, "self_weight": 0.2}, "sigma must be a positive finite number, got 0"),
     ("fedamp", {"sigma": 1.0}, "give either alpha .* or self_weight"),
