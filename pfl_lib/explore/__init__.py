@@ -11,6 +11,7 @@ _HOMES = {
     "FourRules": "four_rules",
     "SPFLSoftmax": "spfl_softmax",
     "Stragglers": "stragglers",
+    "ALABox": "ala_box",
 }
 __all__ = ["Explorer", *_HOMES]
 

@@ -121,6 +121,11 @@ class Picture {
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.svg.setAttribute("data-panel", name);
     this.layers = ["back", "handles", "front"].map(() => this.svg.appendChild(document.createElementNS(SVG, "g")));
+    const [top, right, bottom, left] = margin, inside = document.createElementNS(SVG, "clipPath"), id = `pfl-clip-${Math.random().toString(36).slice(2, 8)}`;
+    inside.id = id;
+    set(inside.appendChild(document.createElementNS(SVG, "rect")), { x: left, y: top, width: width - left - right, height: height - top - bottom });
+    this.svg.prepend(inside);
+    this.clip = { "clip-path": `url(#${id})` }; // for shapes that may not leave the axes
     this.layers[2].setAttribute("class", "pfl-front"); // seen above the points, never in their way
     this.figure.append(this.svg);
   }
