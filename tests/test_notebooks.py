@@ -8,11 +8,10 @@ import sys
 
 import executed
 import nbformat
+import notebooks as tool
 import pytest
 from conftest import ROOT
 from jupyter_cache import get_cache
-
-import notebooks as tool
 
 EXPERIMENTS = sorted(tool.EXPERIMENTS.glob("*.ipynb"))
 
