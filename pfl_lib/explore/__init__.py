@@ -12,6 +12,7 @@ _HOMES = {
     "SPFLSoftmax": "spfl_softmax",
     "Stragglers": "stragglers",
     "ALABox": "ala_box",
+    "Partitions": "partitions",
 }
 __all__ = ["Explorer", *_HOMES]
 

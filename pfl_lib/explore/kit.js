@@ -275,14 +275,15 @@ function element(tag, attributes = {}, ...children) {
 
 let serial = 0;
 
-// A slider; log sliders move through two-digit numbers, so that 1, 10 and 100 are met exactly.
-function slider(key, { label, min, max, step, log = false, show = (v) => number(v), off, mark }) {
+// A slider; log sliders move through two-digit numbers, so that 1, 10 and 100 are met exactly;
+// with ``values`` it moves through a given list.
+function slider(key, { label, values, min = 0, max = values && values.length - 1, step = 1, log = false, show = (v) => number(v), off, mark }) {
   return (page) => {
     const id = `pfl-${key}-${page.id}-${serial++}`, span = log ? Math.round(Math.log10(max / min) * 100) : max - min;
     const input = element("input", { type: "range", id, "data-key": key, ...(log ? { min: 0, max: span, step: 1 } : { min, max, step }) });
     const output = element("output", { for: id }), tick = element("span", { class: "pfl-mark", hidden: "" });
-    const place = (v) => (log ? Math.log10(clamp(v, min, max) / min) * 100 : clamp(v, min, max));
-    const value = () => (log ? clamp(Number((min * 10 ** (input.value / 100)).toPrecision(2)), min, max) : Number(input.value));
+    const place = (v) => (values ? values.indexOf(v) : log ? Math.log10(clamp(v, min, max) / min) * 100 : clamp(v, min, max));
+    const value = () => (values ? values[input.value] : log ? clamp(Number((min * 10 ** (input.value / 100)).toPrecision(2)), min, max) : Number(input.value));
     input.addEventListener("input", () => page.change({ [key]: value() }));
     const node = element("div", { class: "pfl-control pfl-slider" },
       element("label", { for: id }, label), output, element("div", { class: "pfl-track" }, input, tick));
@@ -370,7 +371,9 @@ function explorer({ title, controls, pictures, compute, draw, say, tries = [], h
     const state = page.state = () => Object.fromEntries(keys.map((k) => [k, model.get(k)]));
     const first = state();
     page.change = (values) => {
-      for (const [k, v] of Object.entries(values)) if (keys.includes(k)) model.set(k, v);
+      const fresh = Object.entries(values).filter(([k, v]) => keys.includes(k) && JSON.stringify(v) !== JSON.stringify(model.get(k)));
+      if (!fresh.length) return;
+      for (const [k, v] of fresh) model.set(k, v);
       model.save_changes();
       later();
     };
@@ -416,7 +419,7 @@ function explorer({ title, controls, pictures, compute, draw, say, tries = [], h
       clearTimeout(spoken);
       spoken = setTimeout(() => { aloud.textContent = words.textContent; }, 600); // not at every pixel of a drag
       el.dataset.result = JSON.stringify(report(result));
-      el.dataset.state = JSON.stringify(s);
+      el.dataset.state = JSON.stringify(s, (k, v) => (k === "tables" ? undefined : v)); // data, not a setting
       el.dataset.ms = (performance.now() - start).toFixed(2);
     }
     function later() { // several settings changed at once: one redraw, before the next frame
