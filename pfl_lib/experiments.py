@@ -1,0 +1,176 @@
+"""Experiments: several methods on the same federations, measured, kept and shown.
+
+``measure`` runs every method with every seed, resumes what was interrupted, and writes one JSON
+file with everything needed to judge the numbers: settings, versions, duration, machine.
+"""
+
+import hashlib
+import html
+import json
+import os
+import platform
+import statistics
+import time
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+import torch
+
+from pfl_lib._version import __version__
+from pfl_lib.run import run
+
+
+@dataclass(frozen=True)
+class Results:
+    """What an experiment measured, as plain data: see ``measure``."""
+
+    record: dict
+
+    def of(self, method):
+        """The runs of a method, one record a seed."""
+        return [r for r in self.record["runs"] if r["method"] == method]
+
+    @property
+    def methods(self):
+        return list(dict.fromkeys(r["method"] for r in self.record["runs"]))
+
+    def mean(self, method, what="last"):
+        """Mean over the seeds of ``last``, ``best`` or ``worst 10 %``."""
+        return statistics.fmean(r[what] for r in self.of(method))
+
+    def spread(self, method, what="last"):
+        """Standard deviation over the seeds (0 with one seed)."""
+        values = [r[what] for r in self.of(method)]
+        return statistics.stdev(values) if len(values) > 1 else 0.0
+
+    def table(self, paper=None):
+        """Our numbers as a table; ``paper`` maps a method's label to the paper's number in %."""
+        return ResultTable(self, paper or {})
+
+    def save(self, path):
+        """Write to the side, then rename: a half-written result never stands."""
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        side = path.with_suffix(".part")
+        side.write_text(json.dumps(self.record, indent=1, ensure_ascii=False) + "\n")
+        os.replace(side, path)
+
+    @classmethod
+    def load(cls, path):
+        return cls(json.loads(Path(path).read_text()))
+
+
+class ResultTable:
+    """Rows of a result, shown as HTML in a notebook and as text elsewhere."""
+
+    HEAD = ("method", "last round", "best round", "worst 10 %", "seconds", "sent", "paper")
+
+    def __init__(self, results, paper):
+        self.rows = []
+        for method in results.methods:
+            runs = results.of(method)
+            self.rows.append(
+                (
+                    method,
+                    _percent(results, method, "last"),
+                    _percent(results, method, "best"),
+                    _percent(results, method, "worst 10 %"),
+                    f"{statistics.fmean(r['seconds'] for r in runs):.1f}",
+                    f"{runs[0]['sent'] / 1e6:.1f} M",
+                    f"{paper[method]:.2f}" if method in paper else "",
+                )
+            )
+
+    def __repr__(self):
+        rows = [self.HEAD, *self.rows]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(self.HEAD))]
+        return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths)) for row in rows)
+
+    def _repr_html_(self):
+        head = "".join(f"<th>{html.escape(c)}</th>" for c in self.HEAD)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(c)}</td>" for c in row) + "</tr>"
+            for row in self.rows
+        )
+        return f'<table class="table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def measure(
+    name,
+    scale,
+    methods,
+    federation,
+    rounds,
+    *,
+    seeds=(0,),
+    about="",
+    checkpoints="checkpoints",
+    progress=True,
+    **how,
+):
+    """Run every method with every seed and collect the results.
+
+    ``methods`` maps labels to algorithms, ``federation`` makes a federation from a seed.  Each run
+    has a checkpoint folder of its own under ``checkpoints`` (None: no checkpoints), so calling
+    again after an interruption goes on where it stopped.  ``how`` goes to ``run``.
+    """
+    runs, states = [], {}
+    began = time.time()
+    for seed in seeds:
+        fed = federation(seed)
+        for label, method in methods.items():
+            folder = Path(checkpoints) / name / scale / f"{label}-{seed}" if checkpoints else None
+            history = run(method, fed, rounds, checkpoint=folder, progress=progress, **how)
+            states[label, seed] = history
+            runs.append(
+                {
+                    "method": label,
+                    "seed": seed,
+                    "last": history.last,
+                    "best": history.best,
+                    "best round": history.best_round,
+                    "worst 10 %": history.worst(),
+                    "seconds": history.seconds[-1],
+                    "sent": history.sent[-1],
+                    "tested": history.tested,
+                    "clients": history.accuracy[-1],
+                    "mean by round": history.mean,
+                    "also": {n: statistics.fmean(rows[-1]) for n, rows in history.also.items()},
+                    "settings": history.settings,
+                }
+            )
+    record = {
+        "experiment": name,
+        "scale": scale,
+        "about": about,
+        "rounds": rounds,
+        "seeds": list(seeds),
+        "date": date.today().isoformat(),
+        "minutes": round((time.time() - began) / 60, 2),
+        "library": __version__,
+        "fingerprint": library_fingerprint(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "device": str(fed.device),
+        "runs": runs,
+    }
+    return Results(record), states
+
+
+def library_fingerprint():
+    """A name for the code that decides the numbers: it changes when that code does."""
+    here = Path(__file__).parent
+    digest = hashlib.sha256()
+    for part in ("algorithms", "formulas", "data"):
+        for path in sorted((here / part).glob("*.py")):
+            digest.update(path.read_bytes())
+    for part in ("attention", "engines", "federation", "models", "partition", "run", "training"):
+        digest.update((here / f"{part}.py").read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _percent(results, method, what):
+    mean, spread = 100 * results.mean(method, what), 100 * results.spread(method, what)
+    return f"{mean:.2f} ± {spread:.2f}" if len(results.of(method)) > 1 else f"{mean:.2f}"
