@@ -1,5 +1,7 @@
 """Dealing samples to clients: how many of each class, and then which ones."""
 
+from itertools import pairwise
+
 import torch
 
 from pfl_lib.random import keyed_generator
@@ -9,8 +11,8 @@ def even_quota(sizes, weights, *key):
     """Whole numbers of samples: row i sums to ``sizes[i]`` and follows ``weights[i]``.
 
     A fair share is seldom whole.  Each entry is its share rounded down or up, and what is rounded
-    up is chosen so that over all clients each class comes as near as possible to its fair total:
-    a split that fits the data on average then fits it exactly.
+    up is chosen so that the total of each class over all clients is its fair total rounded down or
+    up, too: a split that fits the data on average then fits it exactly.
     """
     weights = weights.double()
     total = weights.sum(1, keepdim=True)
@@ -35,18 +37,41 @@ def even_quota(sizes, weights, *key):
 
 
 def _settle(up, open_ends, owed):
-    """Exchange roundings between classes until no class is a whole sample from its fair total."""
-    for _ in range(up.numel()):
-        rich, poor = int(owed.argmin()), int(owed.argmax())
-        if owed[poor] - owed[rich] < 1 + 1e-6:
+    """Exchange roundings until each class's total is its fair total rounded down or up.
+
+    Such a rounding always exists, and a chain of exchanges, each within one client, leads to it.
+    """
+    while True:
+        if float(owed.min()) < -1 + 1e-6:
+            sources, targets = owed <= owed.min(), owed > 1e-6
+        elif float(owed.max()) > 1 - 1e-6:
+            sources, targets = owed < -1e-6, owed >= owed.max()
+        else:
             return
-        can = up[:, rich] & open_ends[:, poor] & ~up[:, poor]
-        if not bool(can.any()):
-            return
-        i = int(can.nonzero()[-1])
-        up[i, rich], up[i, poor] = False, True
-        owed[rich] += 1
-        owed[poor] -= 1
+        chain = _chain(up, open_ends, sources, targets)
+        for a, b in pairwise(chain):
+            i = int((up[:, a] & open_ends[:, b] & ~up[:, b]).nonzero()[0])
+            up[i, a], up[i, b] = False, True
+        owed[chain[0]] += 1
+        owed[chain[-1]] -= 1
+
+
+def _chain(up, open_ends, sources, targets):
+    """The shortest chain of classes along which one rounding can move from source to target."""
+    can = up.double().T @ (open_ends & ~up).double() > 0
+    before = dict.fromkeys(sources.nonzero().squeeze(1).tolist())
+    queue = list(before)
+    for a in queue:
+        if targets[a]:
+            chain = [a]
+            while before[chain[-1]] is not None:
+                chain.append(before[chain[-1]])
+            return chain[::-1]
+        for b in can[a].nonzero().squeeze(1).tolist():
+            if b not in before:
+                before[b] = a
+                queue.append(b)
+    raise AssertionError("a rounding within one of all totals exists")
 
 
 def deal(labels, offset, counts, *key):

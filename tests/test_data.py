@@ -179,6 +179,18 @@ def test_mnist_and_fashion_mnist_are_read_and_told_apart(here, packed):
         assert loaded.note == "SUBSET: 20 + 10 samples of the official 60,000 + 10,000"
 
 
+def test_files_without_their_folder_are_not_taken_for_either(here):
+    # MNIST and Fashion-MNIST have the same file names: only the folder tells them apart
+    write_idx(here / "somewhere" / "raw", MNIST_FILES, small_images(0))
+    for name in ("mnist", "fashion_mnist"):
+        with pytest.raises(FileNotFoundError):
+            data.load(name, root=here / "somewhere")
+    write_idx(here / "FashionMNIST" / "raw", MNIST_FILES, small_images(1))
+    assert data.load("fashion_mnist", root=here / "FashionMNIST").n_train == 20
+    with pytest.raises(FileNotFoundError):
+        data.load("mnist", root=here / "FashionMNIST")
+
+
 def test_data_are_found_by_root_then_pfl_data_then_cache(here, monkeypatch):
     for place, seed in (("cache", 0), ("named", 1), ("given", 2)):
         write_idx(here / place / "MNIST" / "raw", MNIST_FILES, small_images(seed))

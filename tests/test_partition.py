@@ -505,8 +505,18 @@ def test_even_quota_rounds_each_share_and_balances_the_totals(sizes, classes, se
     fair = sizes[:, None] * weights / weights.sum(1, keepdim=True)
     assert torch.equal(counts.sum(1), sizes)
     assert float((counts - fair).abs().max()) < 1 and (counts[weights == 0] == 0).all()
+    assert float((counts.sum(0) - fair.sum(0)).abs().max()) < 1
     alike = even_quota(sizes, torch.ones_like(weights), seed, "test").sum(0)
     assert int(alike.max() - alike.min()) <= 1
+
+
+def test_even_quota_mends_an_early_choice_that_would_not_fit():
+    # the first client may take two of four classes; the second only class 1 or 3, one of each is
+    # there: the first must leave it one
+    weights = torch.tensor([[1.0, 1, 1, 1], [0, 1, 0, 1]])
+    for seed in range(20):
+        counts = even_quota(torch.tensor([2, 1]), weights, seed, "test")
+        assert counts.sum(0)[[1, 3]].tolist() == [1, 1]
 
 
 @given(n=st.integers(0, 1000), shares=st.lists(st.floats(0, 1), min_size=1, max_size=9))
