@@ -17,7 +17,7 @@ FACTS = {
     "fedprox-c": ("one model", "a fine-tuned copy, every round", "sample counts", "2Σ"),
     "fedupdate": ("one model", "a copy some steps further", "sample counts", "2Σ"),
     "per-fedavg": ("one starting point", "one step from it", "sample counts", "2Σ"),
-    "pfedme": ("one centre", "a model near the centre", "equal weights", "2Σ"),
+    "pfedme": ("one centre", "a model near the centre", "sample counts", "2Σ"),
     "ditto": ("one model", "a second model, held near it", "sample counts", "2Σ"),
     "apfl": ("one model", "a second model and a mixing weight", "each client's loss", "2Σ"),
     "fedrep": ("the body", "the head", "sample counts", "2·body"),

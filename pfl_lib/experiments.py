@@ -48,9 +48,13 @@ class Results:
         """Our numbers as a table; ``paper`` maps a method's label to the paper's number in %."""
         return ResultTable(self, paper or {})
 
-    def save(self, path):
-        """Write to the side, then rename: a half-written result never stands."""
-        path = Path(path)
+    def save(self, path=None):
+        """Write to the side, then rename: a half-written result never stands.
+
+        Without a path: ``results/<experiment>/<scale>.json`` of the book's folder.
+        """
+        default = home() / "results" / self.record["experiment"] / f"{self.record['scale']}.json"
+        path = Path(path or default)
         path.parent.mkdir(parents=True, exist_ok=True)
         side = path.with_suffix(".part")
         side.write_text(json.dumps(self.record, indent=1, ensure_ascii=False) + "\n")
@@ -105,16 +109,19 @@ def measure(
     *,
     seeds=(0,),
     about="",
-    checkpoints="checkpoints",
+    checkpoints=True,
     progress=True,
     **how,
 ):
     """Run every method with every seed and collect the results.
 
     ``methods`` maps labels to algorithms, ``federation`` makes a federation from a seed.  Each run
-    has a checkpoint folder of its own under ``checkpoints`` (None: no checkpoints), so calling
-    again after an interruption goes on where it stopped.  ``how`` goes to ``run``.
+    has a checkpoint folder of its own under ``checkpoints`` (a path, True for the book's own
+    folder, or None), so calling again after an interruption goes on where it stopped.  ``how``
+    goes to ``run``.
     """
+    if checkpoints is True:
+        checkpoints = home() / "checkpoints"
     runs, states = [], {}
     began = time.time()
     for seed in seeds:
@@ -157,6 +164,15 @@ def measure(
         "runs": runs,
     }
     return Results(record), states
+
+
+def home():
+    """The book's folder, when the notebook runs inside it; else the current folder."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "_toc.yml").exists():
+            return folder
+    return here
 
 
 def library_fingerprint():

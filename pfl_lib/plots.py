@@ -58,13 +58,21 @@ def weights(xi, groups=None, ax=None, title="", self_too=False):
     return ax
 
 
-def curves(histories, ax=None, title=""):
-    """Mean test accuracy over the rounds, one line a history, named at its end."""
+def inside_share(xi, groups):
+    """The part of what a client hears from others that comes from its own group, on average."""
+    others = xi.detach().cpu().clone().fill_diagonal_(0)
+    same = groups[:, None] == groups[None, :]
+    return ((others * same).sum(1) / others.sum(1).clamp(min=1e-30)).mean().item()
+
+
+def curves(histories, ax=None, title="", labels=None):
+    """Mean test accuracy over the rounds, one line a history."""
     with plt.rc_context(STYLE):
         ax = ax or plt.subplots(figsize=(7, 4))[1]
         for position, history in enumerate(histories):
-            colour = colour_of(history.label, position)
-            ax.plot(history.rounds, history.mean, color=colour, label=history.label)
+            label = labels[position] if labels else history.label
+            colour = colour_of(label, position)
+            ax.plot(history.rounds, history.mean, color=colour, label=label)
         ax.set(xlabel="round", ylabel="mean test accuracy of the clients", title=title)
         ax.legend(loc="lower right")
     return ax
