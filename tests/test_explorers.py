@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+import textwrap
 
 import pytest
 from conftest import serve
@@ -45,6 +46,24 @@ TURN = """async (el, turns) => {
   }
   return seen;
 }"""
+
+
+# Try every button, and tell how high the page is each time.
+TRY = """async (el) => {
+  const seen = [];
+  for (const button of el.querySelectorAll('[data-try]')) {
+    button.click();
+    await null;
+    seen.push(el.offsetHeight);
+  }
+  return seen;
+}"""
+
+# Words in a picture that would be smaller than ten pixels on the screen.
+SMALL = """els => els.filter((t) => {
+  const { a, b } = t.getScreenCTM(), size = parseFloat(getComputedStyle(t).fontSize);
+  return t.textContent.trim() && Math.hypot(a, b) * size < 9.9;
+}).map((t) => t.textContent)"""
 
 
 def document(*explorers):
@@ -99,40 +118,28 @@ def read(element):
     return json.loads(element.get_attribute("data-result"))
 
 
-# ---- every explorer --------------------------------------------------------------------------
+# ---- every explorer ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_computes_what_the_library_computes(name, show):
-    """On a grid of settings, on a phone: same numbers, same height, no sideways scrolling."""
+    """Every knob turned at random, on a phone: same numbers, same words, same height, in time."""
     element = show(make(name), width=390)
-    small = """els => els.filter(t => {
-        const { a, b } = t.getScreenCTM(), size = parseFloat(getComputedStyle(t).fontSize);
-        return t.textContent.trim() && Math.hypot(a, b) * size < 9.9;
-    }).map(t => t.textContent)"""
-    assert element.locator("svg text").evaluate_all(small) == []
-    seen = element.evaluate(TURN, [[0.0], [1.0], [0.5], *turns(12)])
-    seen += element.evaluate(TURN, turns(3, seed=1))
+    assert element.locator("svg text").evaluate_all(SMALL) == []
+    seen = element.evaluate(TURN, [[0.0], [1.0], [0.5], *turns(15)])
     assert len({json.dumps(one["state"]) for one in seen}) > 6
     for one in seen:
         same(one["result"], make(name, **one["state"]).compute())
-        assert len(one["say"]) > 30 and "NaN" not in one["say"] and "undefined" not in one["say"]
-        assert one["wide"] <= 390
+        assert len(one["say"]) > 20 and "NaN" not in one["say"] and "undefined" not in one["say"]
+        assert one["wide"] <= 390, "the page scrolls sideways"
         for value, text in one["cells"]:
-            if text not in {"·", "0"} and value:
+            if text not in {"·", "0"}:
                 number = float(text.replace("−", "-"))
                 assert number == pytest.approx(float(value), abs=max(0.0051, abs(number) * 0.06))
-    heights = {one["height"] for one in seen}
-    heights |= set(element.evaluate("""async (el) => {
-      const seen = [];
-      for (const button of el.querySelectorAll('[data-try]')) {
-        button.click();
-        await null;
-        seen.push(el.offsetHeight);
-      }
-      return seen;
-    }"""))
+    heights = {one["height"] for one in seen} | set(element.evaluate(TRY))
     assert len(heights) == 1, "the page jumps when a setting changes"
+    times = sorted(one["ms"] for one in seen)
+    assert times[len(times) // 4] < 16.7, times  # a quarter: the machine may be busy with others
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -149,19 +156,12 @@ def test_buttons_names_and_states_are_said(name, show):
     assert buttons.count() >= 2
     for k in range(buttons.count()):
         buttons.nth(k).click()
-        assert len(element.locator(".pfl-why").text_content()) > 30
+        assert len(element.locator(".pfl-why").text_content()) > 20
         state = json.loads(element.get_attribute("data-state"))
         same(read(element), make(name, **state).compute())
-    page.wait_for_function("document.querySelector('.pfl-aloud').textContent.length > 30")
+    page.wait_for_function("document.querySelector('.pfl-aloud').textContent.length > 20")
     element.locator(".pfl-reset").click()
     assert element.get_attribute("data-state") == start
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_redraw_fits_in_a_frame(name, show):
-    element = show(make(name))
-    times = sorted(one["ms"] for one in element.evaluate(TURN, turns(25)))
-    assert times[len(times) // 4] < 16.7, times  # a quarter: the machine may be busy with others
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -175,6 +175,16 @@ def test_settings_are_checked_and_copied(name):
         if isinstance(value, (int, float, str)) and not isinstance(value, bool):
             with pytest.raises((ValueError, TypeError), match=key):
                 make(name, **{key: -1e9 if not isinstance(value, str) else "nonsense"})
+
+
+def test_the_example_of_the_documentation_works(show, monkeypatch):
+    """The explorer written out in the docstring of pfl_lib.explore passes the same tests."""
+    text = explore.__doc__.split("FedAvg takes::\n")[1].split("\nWhat the kit gives")[0]
+    names = {}
+    exec(textwrap.dedent(text), names)
+    monkeypatch.setattr(explore, "Mean", names["Mean"], raising=False)
+    test_the_page_computes_what_the_library_computes("Mean", show)
+    test_buttons_names_and_states_are_said("Mean", show)
 
 
 def test_all_explorers_live_on_one_page_and_over_http(open_page, tmp_path):
@@ -331,19 +341,16 @@ def test_points_move_by_mouse_touch_and_keyboard(show, browser, tmp_path):
 
 
 def test_fedamp_equation_7_known_answer_and_the_alarm(show):
-    """K1: three clients, σ = 2; α = 0.5 is convex, α = 10 is not."""
+    """K1: three clients, σ = 2; α = 0.5 is convex, α = 100 is not."""
     plane = explore.FedAMPPlane(points=[[1, 0], [0.5, 0.5], [-1, 2]], sigma=2, alpha=0.5)
     element = show(plane)
     assert read(element)["xi"][0] == pytest.approx([0.8007208945, 0.1947001958, 0.004578909722])
     assert element.locator(".pfl-alarm, .pfl-alarmed").count() == 0
-    slider = element.locator("input[data-key=alpha]")
-    slider.focus()
-    for _ in range(130):  # 1.3 decades up, by keyboard
-        slider.press("ArrowRight")
+    element.locator("input[data-key=alpha]").press("End")  # by keyboard to α = 100
     result = read(element)
-    assert json.loads(element.get_attribute("data-state"))["alpha"] == 10
-    assert result["xi"][0][0] == pytest.approx(-2.98558211)
+    assert json.loads(element.get_attribute("data-state"))["alpha"] == 100
+    assert result["xi"][0][0] == pytest.approx(1 - 200 * 0.1992791055)
     assert result["largest_alpha"] == pytest.approx(2.26193167) and result["safe_alpha"] == 1
-    assert element.locator(".pfl-alarmed").count() == 2
+    assert element.locator(".pfl-alarmed").count() == 3
     said = element.locator(".pfl-say").text_content()
-    assert "clients 1 and 2 is below zero" in said and "grow to 2.26" in said
+    assert "clients 1, 2 and 3 is below zero" in said and "grow to 2.26" in said

@@ -123,8 +123,9 @@ class Groups(traitlets.TraitType):
 class Explorer(anywidget.AnyWidget):
     """A figure one plays with: a live widget in a kernel, the same module on a static page.
 
-    A subclass names its ``modules`` (its own file last) and its settings, as traits. Every setting
-    goes to the page and comes back: ``explorer.sigma`` is what the reader has set.
+    A subclass names its ``modules`` (its own last: a file of this folder, or its text) and, as
+    traits, its settings. Every setting goes to the page and comes back: ``explorer.sigma`` is what
+    the reader has set.
     """
 
     modules: tuple = ()
@@ -200,9 +201,10 @@ class Explorer(anywidget.AnyWidget):
 
 @functools.cache
 def _text(name):
-    text = (_FOLDER / name).read_text(encoding="utf-8")
+    """A file of this folder, or, if it has several lines, the module's text itself."""
+    text = name if "\n" in name else (_FOLDER / name).read_text(encoding="utf-8")
     if "</script" in text or "<!--" in text:
-        raise ValueError(f"{name} may hold neither a closing script tag nor an HTML comment")
+        raise ValueError(f"{name[:60]!r} may hold neither a closing script tag nor an HTML comment")
     return text
 
 
