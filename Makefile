@@ -14,7 +14,7 @@ PY := .venv/bin/python
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest
 CHAPTERS := $(wildcard notebooks/*.ipynb)
 
-.PHONY: help book serve test lint format unit notebooks site experiment install clean veryclean
+.PHONY: help book serve test lint format unit notebooks site experiment bench install clean veryclean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ site: $(READY) ## look at every page of the built book in a real browser
 
 experiment: $(READY) ## run one experiment: make experiment NAME=... SCALE=smoke
 	$(PY) tools/notebooks.py run "$(NAME)" SCALE=$(SCALE)
+
+bench: $(READY) ## how fast training is, against the usual way (best on a quiet machine)
+	cd benchmarks && ../$(PY) bench.py --save ../results/benchmarks/engine.json
 
 install: $(READY) ## make .venv and install everything into it
 $(READY): requirements.txt constraints.txt pyproject.toml tools/install.sh
