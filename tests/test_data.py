@@ -3,20 +3,23 @@
 import csv
 import gzip
 import hashlib
+import inspect
 import io
 import os
 import pickle
+import re
 import struct
 import subprocess
 import sys
 import tarfile
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from pfl_lib import data
+from pfl_lib import _torchvision, data
 from pfl_lib.data import ag_news, cifar, idx, places
 from pfl_lib.data.dataset import Dataset
 from pfl_lib.random import keyed_generator, keyed_number, keyed_order
@@ -90,6 +93,27 @@ def test_importing_the_library_imports_no_heavy_package():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_torchvision_is_imported_in_one_place_and_has_what_downloads_need():
+    package = Path(data.__file__).parents[1]
+    guilty = [
+        path.name
+        for path in package.rglob("*.py")
+        if re.search(r"^\s*(import|from) torchvision", path.read_text(), re.M)
+    ]
+    assert guilty == []
+    sets = _torchvision.import_torchvision().datasets
+    for name in ("MNIST", "FashionMNIST", "EMNIST", "CIFAR10", "CIFAR100"):
+        assert issubclass(getattr(sets, name), sets.VisionDataset)
+    assert "md5" in inspect.signature(sets.utils.download_url).parameters
+    assert (
+        "remove_finished" in inspect.signature(sets.utils.download_and_extract_archive).parameters
+    )
+    official = dict(sets.CIFAR10.train_list) | dict(sets.CIFAR10.test_list)
+    assert official == cifar._SETS["cifar10"]["train"] | cifar._SETS["cifar10"]["test"]
+    official = dict(sets.CIFAR100.train_list) | dict(sets.CIFAR100.test_list)
+    assert official == cifar._SETS["cifar100"]["train"] | cifar._SETS["cifar100"]["test"]
 
 
 def test_a_dataset_refuses_what_does_not_fit():
