@@ -78,6 +78,21 @@ def curves(histories, ax=None, title="", labels=None):
     return ax
 
 
+def rates(lines, ax=None, title="", xlabel="rounds $K$", ylabel="", floor=1e-16):
+    """Numbers against rounds, both on logarithmic scales; ``lines`` is name: (x, y, line style).
+
+    What is below ``floor`` is rounding and is left out.
+    """
+    with plt.rc_context(STYLE):
+        ax = ax or plt.subplots(figsize=(7.5, 4.4), layout="constrained")[1]
+        for position, (name, (x, y, style)) in enumerate(lines.items()):
+            shown = [(a, b) for a, b in zip(x, y) if b > floor]
+            ax.plot(*zip(*shown), style, color=PALETTE[position % len(PALETTE)], label=name)
+        ax.set(xscale="log", yscale="log", xlabel=xlabel, ylabel=ylabel, title=title)
+        ax.legend()
+    return ax
+
+
 def clients(histories, ax=None, title=""):
     """Accuracy of every client in the last round, one column of dots a history."""
     with plt.rc_context(STYLE):

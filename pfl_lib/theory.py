@@ -1,10 +1,20 @@
 """Toy problems small enough to solve exactly, on which the theorems and errata are tried."""
 
 import copy
+import math
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 
-from pfl_lib.formulas import proximal_step_quadratic
+from pfl_lib import _check
+from pfl_lib.attention import Attention, negative_exponential, tamed_square_root
+from pfl_lib.formulas import (
+    attention_weights,
+    fedamp_gradient,
+    fedamp_objective,
+    proximal_step_quadratic,
+)
 
 
 class QuadraticFederation:
@@ -56,3 +66,397 @@ def iterate(algorithm, fed, rounds):
     for k in range(rounds):
         states.append(algorithm.round(states[-1], fed.at(k), fed.everyone))
     return states
+
+
+# ------------------------------------------------------------ problems whose every part is known
+@dataclass(frozen=True)
+class Problem:
+    """FedAMP's problem G(W) = F(W) + λ𝒜(W), on losses that can be minimised exactly.
+
+    Row i of ``c`` is where client i's loss is least. Every method takes one stack of models
+    (m, d), or many at once (..., m, d). A kind of loss says ``loss``, ``loss_gradient``, ``prox``.
+    """
+
+    c: torch.Tensor
+    attention: Attention
+    lam: float
+
+    def loss(self, W):
+        """F(W) = Σ_i F_i(w_i)."""
+        raise NotImplementedError
+
+    def loss_gradient(self, W):
+        """∇F(W), row i for client i."""
+        raise NotImplementedError
+
+    def prox(self, U, beta):
+        """argmin_W F(W) + ‖W − U‖²/(2β): the clients' half of a round, solved exactly."""
+        raise NotImplementedError
+
+    def price(self, W):
+        """𝒜(W)."""
+        return _each(lambda w: fedamp_objective(w, self.attention), W)
+
+    def price_gradient(self, W):
+        """∇𝒜(W), with its factor 2."""
+        return _each(lambda w: fedamp_gradient(w, self.attention), W)
+
+    def value(self, W):
+        """G(W)."""
+        return self.loss(W) + self.lam * self.price(W)
+
+    def gradient(self, W):
+        """∇G(W)."""
+        return self.loss_gradient(W) + self.lam * self.price_gradient(W)
+
+    def message(self, W, alpha):
+        """W − α∇𝒜(W): the server's half of a round."""
+        return W - alpha * self.price_gradient(W)
+
+    def round(self, W, alpha):
+        """One round of FedAMP with the true gradient and exact local solutions."""
+        return self.prox(self.message(W, alpha), alpha / self.lam)
+
+    def path(self, start, alpha, rounds):
+        """The models after 0, 1, …, ``rounds`` rounds, as (rounds + 1, m, d)."""
+        models = [start]
+        for _ in range(_check.whole("rounds", rounds)):
+            models.append(self.round(models[-1], alpha))
+        return torch.stack(models)
+
+    @property
+    def price_smoothness(self):
+        """L_A, a Lipschitz constant of ∇𝒜."""
+        return coupling_smoothness(self.attention, self.c.shape[-2])
+
+    def settle(self, start, rounds=20_000, tolerance=1e-14):
+        """Where FedAMP with the constant step 1/(2L_A) comes to rest: a stationary point of G."""
+        alpha = 1 / (2 * self.price_smoothness)
+        for _ in range(_check.whole("rounds", rounds)):
+            new = self.round(start, alpha)
+            if (new - start).abs().max() < tolerance:
+                break
+            start = new
+        return new
+
+    def envelope(self, W, L, rounds=200):
+        """argmin_V G(V) + 2L‖V − W‖², and the minimum: v1's W̄ and Ĝ(W), Eq. (18).
+
+        ∇G must be 2L-Lipschitz. Then each step of gradient descent halves the error, or better.
+        """
+        near = W
+        for _ in range(rounds):
+            near = near - (self.gradient(near) + 4 * L * (near - W)) / (6 * L)
+        return near, self.value(near) + 2 * L * norm2(near - W)
+
+
+@dataclass(frozen=True)
+class Quadratics(Problem):
+    """F_i(w) = ½(w − c_i)ᵀH_i(w − c_i), for which Theorem 1 can be tried.
+
+    >>> c = torch.tensor([[0.0], [3.0]])
+    >>> problem = Quadratics(c, tamed_square_root(sigma=1.0), 1.0, H=torch.ones(2, 1, 1))
+    >>> problem.prox(torch.zeros(2, 1), beta=1.0)
+    tensor([[0.0000],
+            [1.5000]])
+    """
+
+    H: torch.Tensor = None
+
+    def __post_init__(self):
+        if not isinstance(self.H, torch.Tensor) or self.H.shape[-2:] != (self.c.shape[-1],) * 2:
+            raise ValueError(f"H must hold one d×d matrix a client, got {self.H!r}")
+        object.__setattr__(self, "_eigen", torch.linalg.eigh(self.H))
+
+    def loss(self, W):
+        return 0.5 * ((W - self.c) * self.loss_gradient(W)).sum((-2, -1))
+
+    def loss_gradient(self, W):
+        return (self.H @ (W - self.c)[..., None])[..., 0]
+
+    def prox(self, U, beta):
+        curvature, basis = self._eigen  # along the eigenvectors the coordinates do not interact
+        turned = ((basis.mT @ v[..., None])[..., 0] for v in (U, self.c))
+        u, c = turned
+        return (basis @ proximal_step_quadratic(u, curvature, c, beta)[..., None])[..., 0]
+
+
+@dataclass(frozen=True)
+class FlatBowls(Problem):
+    """F_i(w) = Σ_q ρ(w_q − c_iq) with ρ(x) = x²/(1 + x²): smooth, not convex, flat far away.
+
+    |ρ'| ≤ 9/(8√3) and −½ ≤ ρ'' ≤ 2 everywhere, so the constants of Theorem 2 are known.
+
+    >>> problem = FlatBowls(torch.zeros(1, 1), tamed_square_root(sigma=1.0), 1.0)
+    >>> problem.prox(torch.ones(1, 1), beta=0.5)
+    tensor([[0.6823]])
+    """
+
+    def loss(self, W):
+        square = (W - self.c) ** 2
+        return (square / (1 + square)).sum((-2, -1))
+
+    def loss_gradient(self, W):
+        x = W - self.c
+        return 2 * x / (1 + x * x) ** 2
+
+    def prox(self, U, beta):
+        """Newton's method for each coordinate, kept between u and c by bisection."""
+        if not beta < 2:
+            raise ValueError(f"beta must be below 2 for the local problem to be convex, got {beta}")
+        low, high, w = torch.minimum(U, self.c), torch.maximum(U, self.c), U
+        for _ in range(100):
+            square = (w - self.c) ** 2
+            slope = self.loss_gradient(w) + (w - U) / beta
+            low, high = torch.where(slope < 0, w, low), torch.where(slope > 0, w, high)
+            new = w - slope / ((2 - 6 * square) / (1 + square) ** 3 + 1 / beta)
+            new = torch.where((new < low) | (new > high), (low + high) / 2, new)
+            if (new - w).abs().max() < 4e-15:
+                break
+            w = new
+        return new
+
+    @property
+    def smoothness(self):
+        """L = max(L_F, λL_A)."""
+        return max(2.0, self.lam * self.price_smoothness)
+
+    @property
+    def slope_bound(self):
+        """B ≥ ‖∇F‖, λ‖∇𝒜‖ at every W; for the exponential only."""
+        m, d = self.c.shape[-2:]
+        steepest = math.sqrt(2 * self.attention.slope_at_zero / math.e)  # of r ↦ A(r²)
+        of_price = self.lam * math.sqrt(m) * (m - 1) * steepest
+        return max(9 / (8 * math.sqrt(3)) * math.sqrt(m * d), of_price)
+
+
+def convex_toy(seed=0, m=6, d=4, sigma=0.5, lam=0.3):
+    """Quadratics in two groups with the tamed square root, and a start: all of Theorem 1 holds."""
+    random = np.random.default_rng(seed)
+    H = []
+    for _ in range(m):
+        basis = np.linalg.qr(random.normal(size=(d, d)))[0]
+        H.append(basis @ np.diag(random.uniform(0.2, 2, d)) @ basis.T)
+    c = [random.normal(-1, 0.2, (m // 2, d)), random.normal(1, 0.2, (m - m // 2, d))]
+    start = np.random.default_rng(100 + seed).normal(0, 2, (m, d))
+    c, H = torch.from_numpy(np.vstack(c)), torch.from_numpy(np.stack(H))
+    return Quadratics(c, tamed_square_root(sigma), lam, H=H), torch.from_numpy(start)
+
+
+def nonconvex_toy(sigma=2.0, lam=0.15):
+    """Flat bowls in two groups with the exponential, and a start: all of Theorem 2 holds."""
+    random = np.random.default_rng(3)
+    c = np.vstack([random.normal(-1.2, 0.3, (3, 3)), random.normal(1.2, 0.3, (2, 3))])
+    start = torch.from_numpy(random.normal(0, 1.5, (5, 3)))
+    return FlatBowls(torch.from_numpy(c), negative_exponential(sigma), lam), start
+
+
+# ------------------------------------------------------------------------ constants and bounds
+def lowest_curvature(attention):
+    """The least second derivative of r ↦ A(r²), 0 where it is convex.
+
+    Equation label: eq-lowest-curvature
+
+    >>> round(lowest_curvature(negative_exponential(sigma=1.0)), 4)
+    -0.8925
+    """
+    if attention.convex:
+        return 0.0
+    lowest = {"negative_exponential": -4 * math.exp(-1.5), "mcp": -4.0}
+    if attention.name == "scad":
+        lowest["scad"] = -4 * attention.a / (attention.a - 1)
+    return lowest[attention.name] * attention.slope_at_zero
+
+
+def weak_convexity(attention, m):
+    """ρ such that 𝒜 + (ρ/2)‖·‖² is convex for m clients; the exponential attains it.
+
+    Equation label: eq-weak-convexity
+
+    >>> round(weak_convexity(negative_exponential(sigma=2.0), m=5), 4)
+    2.2313
+    """
+    return _check.whole("m", m) * -lowest_curvature(attention)
+
+
+def coupling_smoothness(attention, m):
+    """L_A, a Lipschitz constant of ∇𝒜 for m clients: m times the largest curvature of A(r²).
+
+    Equation label: eq-coupling-smoothness
+
+    >>> coupling_smoothness(negative_exponential(sigma=2.0), m=5)
+    5.0
+    """
+    steepest = max(2 * attention.slope_at_zero, -lowest_curvature(attention))
+    return _check.whole("m", m) * steepest
+
+
+def theorem1_bound(distance2, B, rounds, printed=False):
+    """What Theorem 1 promises of the average (so of the best) gap: (‖W⁰ − W*‖² + 5B²)/(2√K).
+
+    ``printed`` leaves out the ½, as v1 Eq. (13) does.
+
+    Equation label: eq-theorem1
+
+    >>> theorem1_bound(distance2=3.0, B=1.0, rounds=16)
+    1.0
+    """
+    bound = (distance2 + 5 * B**2) / math.sqrt(_check.whole("rounds", rounds))
+    return bound if printed else bound / 2
+
+
+#: (a, b, e) of the bound a·(G⁰ − G* + b·L·B²)/√K + e·L²·B²/K in Theorem 2.
+THEOREM2 = {"sharp": (6, 18, 384), "printed": (18, 20, 1152), "iterates": (6, 26, 480)}
+
+
+def theorem2_bound(excess, L, B, rounds, form="sharp"):
+    """What Theorem 2 promises of the mean (so of the least) ‖∇G‖²; ``excess`` is G(W⁰) − G*.
+
+    "printed" is v1 Eq. (14) with its O(1/K) written out, "sharp" what the same lines give with
+    care; both want B at every point. "iterates" is what remains if B holds at the iterates only.
+
+    Equation label: eq-theorem2
+
+    >>> theorem2_bound(excess=0.0, L=1.0, B=1.0, rounds=4)
+    150.0
+    """
+    a, b, e = THEOREM2[_check.one_of("form", form, THEOREM2)]
+    rounds = _check.whole("rounds", rounds)
+    return a * (excess + b * L * B**2) / math.sqrt(rounds) + e * L**2 * B**2 / rounds
+
+
+def proximal_gradient_bound(distance2, smoothness, rounds):
+    """G(W^K) − G* ≤ ℓ‖W⁰ − W*‖²/(2K), ℓ = λL_A, for a convex G and the constant step α = 1/L_A.
+
+    Equation label: eq-fb-convex
+
+    >>> proximal_gradient_bound(distance2=3.0, smoothness=2.0, rounds=3)
+    1.0
+    """
+    return smoothness * distance2 / (2 * _check.whole("rounds", rounds))
+
+
+def proximal_gradient_slope_bound(excess, smoothness, rounds):
+    """min ‖∇G(W^k)‖² ≤ 18ℓ(G(W⁰) − G*)/K, ℓ = λL_A, for any G and the constant step 1/(2L_A).
+
+    Equation label: eq-fb-slope
+
+    >>> proximal_gradient_slope_bound(excess=1.0, smoothness=2.0, rounds=4)
+    9.0
+    """
+    return 18 * smoothness * excess / _check.whole("rounds", rounds)
+
+
+# --------------------------------------------------------------------------------- experiments
+def bistable_centres(mu, lam, sigma, m):
+    """Optima (m, 1) of one client against m − 1 equal ones, at the most ambiguous distance.
+
+    With F_i = (μ/2)(w − c_i)² and the exponential, two stationary points are first possible where
+    the curvature of A(r²) is least, at r² = 3σ/2; the distance of the optima is such that the
+    models stand at this r when they are at rest.
+    """
+    r = math.sqrt(1.5 * sigma)
+    gap = r * (1 + 2 * lam * m / (mu * sigma) * math.exp(-1.5))
+    c = torch.zeros(m, 1, dtype=torch.float64)
+    c[0] = gap
+    return c
+
+
+def count_limits(mu, lam, sigma=1.0, m=4, starts=6, rounds=1000, tolerance=0.02, seed=0):
+    """How many different places FedAMP comes to rest in, from several starts, for each (μ, λ).
+
+    The clients are those of ``bistable_centres``; the local solutions are exact.
+    """
+    mu, lam = torch.broadcast_tensors(*(torch.as_tensor(v, dtype=torch.float64) for v in (mu, lam)))
+    pairs = torch.stack([mu.flatten(), lam.flatten()], 1)
+    c = torch.stack([bistable_centres(*pair, sigma, m) for pair in pairs.tolist()])[:, None]
+    random = torch.Generator().manual_seed(seed)
+    noise = torch.rand(len(pairs), starts, m, 1, generator=random, dtype=torch.float64)
+    way = torch.linspace(0, 1, starts, dtype=torch.float64)[:, None, None]
+    W = c * way + 0.1 * noise  # the lone client from beside the others to its own optimum
+    A = negative_exponential(sigma)
+    alpha = 1 / coupling_smoothness(A, m)
+    h, weight = pairs.T[..., None, None, None]
+    for _ in range(rounds):
+        U = W - alpha * _each(lambda w: fedamp_gradient(w, A), W)
+        W = proximal_step_quadratic(U, h, c, alpha / weight)
+    counts = torch.tensor([_distinct(limits, tolerance) for limits in W.flatten(2)])
+    return counts.reshape(mu.shape)
+
+
+def width_sweep(sigmas, seeds=20, m=10, d=5, separation=4.0, noise=0.7, coupling=1.0, rounds=400):
+    """FedAMP on two noisy groups for each width σ, the coupling 2λA'(0) held fixed.
+
+    Mean squared distance to the truth, and the share of attention inside the own group; beside
+    them what training alone, one mean for all, and the mean of the true group would give.
+    """
+    group = torch.arange(m) * 2 // m
+    truth = torch.zeros(m, d, dtype=torch.float64)
+    truth[group == 1, 0] = separation
+    drawn = np.stack([np.random.default_rng(seed).normal(size=(m, d)) for seed in range(seeds)])
+    own = truth + noise * torch.from_numpy(drawn)
+    same = (group[:, None] == group[None]).double()
+
+    def error(models):
+        return float(norm2(models - truth).mean() / m)
+
+    found = {
+        "separate": error(own),
+        "one mean": error(own.mean(1, keepdim=True).expand_as(own)),
+        "true groups": error(same @ own / same.sum(1, keepdim=True)),
+        "error": [],
+        "inside": [],
+    }
+    for sigma in sigmas:
+        A, eye = negative_exponential(sigma), torch.eye(d, dtype=torch.float64)
+        problem = Quadratics(own, A, coupling * sigma / 2, H=eye)
+        W = own
+        for _ in range(rounds):
+            W = problem.round(W, 1 / problem.price_smoothness)
+        xi = _each(lambda w, A=A: attention_weights(w, A, 0.0), W)
+        found["error"].append(error(W))
+        found["inside"].append(float((xi * same).sum(-1).mean()))
+    return found
+
+
+# ------------------------------------------------------------------------------ small helpers
+def norm2(W):
+    """‖W‖² of each stack of models (..., m, d)."""
+    return (W * W).sum((-2, -1))
+
+
+def holds(left, right, tolerance=1e-9):
+    """Asserts left ≤ right everywhere, up to rounding; returns a sentence on how much room it had.
+
+    >>> holds(torch.tensor([1.0, 2.0]), torch.tensor([4.0, 2.5]))
+    'holds 2 of 2 times; left side at most 0.800 of the right'
+    """
+    left, right = torch.broadcast_tensors(torch.as_tensor(left), torch.as_tensor(right))
+    room = right - left
+    worst = int(room.argmin())
+    if room.min() < -tolerance * (1 + right.abs().max()):
+        raise AssertionError(
+            f"violated at place {worst}: {float(left.flatten()[worst])!r} is not at most "
+            f"{float(right.flatten()[worst])!r}"
+        )
+    sentence = f"holds {left.numel()} of {left.numel()} times"
+    if (left >= 0).all() and (right > 0).all():
+        return f"{sentence}; left side at most {float((left / right).max()):.3f} of the right"
+    return f"{sentence}; least room {float(room.min()):.3g}"
+
+
+def _each(function, W):
+    """``function`` of every stack of models in W (..., m, d)."""
+    if W.ndim == 2:
+        return function(W)
+    flat = torch.func.vmap(function)(W.reshape(-1, *W.shape[-2:]))
+    return flat.reshape(*W.shape[:-2], *flat.shape[1:])
+
+
+def _distinct(points, tolerance):
+    """How many of these points (n, d) are farther than ``tolerance`` from all counted before."""
+    kept = []
+    for point in points:
+        if all((point - other).abs().max() > tolerance for other in kept):
+            kept.append(point)
+    return len(kept)
