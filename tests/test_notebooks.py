@@ -3,6 +3,8 @@
 The chapters run under nbval: see `make notebooks`.
 """
 
+import os
+import shutil
 import subprocess
 import sys
 
@@ -12,6 +14,7 @@ import notebooks as tool
 import pytest
 from conftest import ROOT
 from jupyter_cache import get_cache
+from nbclient import NotebookClient
 
 EXPERIMENTS = sorted(tool.EXPERIMENTS.glob("*.ipynb"))
 
@@ -113,6 +116,39 @@ def test_nbval_compares_what_is_stored(tmp_path, stored, verdict):
 
 
 # ------------------------------------------------------------------ run once, use twice
+CELLS = [
+    "print('said')",
+    "1 + 1",
+    "1 + 1;",
+    "import matplotlib.pyplot as plt\n\nplt.plot([1, 2]);",
+    "plt.plot([2, 1])\nplt.show()",
+]
+
+
+def kinds(notebook):
+    """What came out of each cell, without the pictures' bytes."""
+    return [
+        [(out.output_type, out.get("text"), sorted(out.get("data", {}))) for out in cell.outputs]
+        for cell in tool.code_cells(notebook)
+    ]
+
+
+@pytest.mark.notebooks
+def test_nbval_sees_what_the_book_shows(tmp_path):
+    """What nbval's run leaves for the book is what the book's own run would have been."""
+    shutil.copytree(ROOT / "tools", tmp_path / "tools")
+    path = tool.new(tmp_path / "notebooks" / "01_trial.ipynb", "A trial")
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells += [nbformat.v4.new_code_cell(source) for source in CELLS]
+    nbformat.write(notebook, path)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "nbval_keep", "--nbval-lax", str(path)]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "tools")}
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
+    kept = nbformat.read(tmp_path / "_build/executed/notebooks/01_trial.ipynb", as_version=4)
+    NotebookClient(notebook, kernel_name="python3").execute()
+    assert kinds(kept) == kinds(notebook)
+
+
 @pytest.fixture
 def kept(tmp_path):
     """A project of one notebook that a test has run, with what it printed kept for the book."""

@@ -3,6 +3,7 @@
 import re
 from urllib.parse import unquote
 
+import nbformat
 import pytest
 import yaml
 from conftest import HTML, ROOT
@@ -61,6 +62,16 @@ LOW_CONTRAST = """() => {
 }"""
 
 
+def described(name):
+    """The words of every figure that the notebook of this page means to draw."""
+    path = ROOT / f"{name}.ipynb"
+    if not path.exists():
+        return []
+    cells = nbformat.read(path, as_version=4).cells
+    images = [cell.metadata.get("mystnb", {}).get("image", {}) for cell in cells]
+    return [image["alt"] for image in images if "alt" in image]
+
+
 def settled(page):
     """Wait until the maths, if there is any, is typeset."""
     page.wait_for_load_state("load")
@@ -86,6 +97,8 @@ def test_page(site, open_page, name):
         assert page.locator("mjx-assistive-mml").count() > 0, "maths that is silent"
     assert page.evaluate(SILENT_IMAGES) == [], "images without words for those who cannot see them"
     assert page.evaluate(BROKEN_IMAGES) == []
+    shown = page.evaluate("[...document.querySelectorAll('article img')].map(i => i.alt)")
+    assert [words for words in described(name) if words not in shown] == [], "figures not drawn"
     for width in (1280, 390):
         page.set_viewport_size({"width": width, "height": 844})
         too_wide = page.evaluate("document.documentElement.scrollWidth > innerWidth")
