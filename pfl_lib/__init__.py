@@ -34,6 +34,7 @@ __all__ = [
     "explore",
     "formulas",
     "local_step",
+    "metrics",
     "models",
     "papers",
     "partition",
@@ -44,7 +45,7 @@ __all__ = [
 
 
 def __getattr__(name):  # figures, explorers and papers are loaded when first asked for
-    if name in ("explore", "papers", "plots", "theory"):
+    if name in ("explore", "metrics", "papers", "plots", "theory"):
         import importlib
 
         return importlib.import_module(f"pfl_lib.{name}")

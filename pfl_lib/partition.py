@@ -23,6 +23,7 @@ __all__ = [
     "class_subset",
     "dirichlet",
     "grouped",
+    "hold_out",
     "iid",
     "label_noise",
     "load",
@@ -480,6 +481,33 @@ def scarce(partition, samples, seed=0):
         labels=None if labels is None else tuple(own[k] for own, k in zip(labels, kept)),
         about=f"{partition.about}; cut to {samples} training samples a client",
     )
+
+
+def hold_out(partition, share=0.2, seed=0):
+    """A part of each client's training samples to choose on: two partitions (tested, chosen).
+
+    Both train on the same remaining samples.  ``tested`` keeps the test samples, ``chosen`` has the
+    held-out ones in their place.  Batches do not depend on what is tested, so the same run on both
+    gives the same models: choose a round by the second, report that round of the first.  Held-out
+    samples are judged by their true labels, also at clients that believe wrong ones.
+    """
+    if not 0 < _check.between("share", share, 0, 1) < 1:
+        raise ValueError(f"share must lie between 0 and 1, got {share!r}")
+    kept, held, labels = [], [], []
+    for i, index in enumerate(partition.train):
+        if len(index) < 2:
+            raise ValueError(
+                f"client {i} has {len(index)} training sample: there is none to hold out"
+            )
+        count = min(len(index) - 1, max(1, round(share * len(index))))
+        order = torch.randperm(len(index), generator=keyed_generator(seed, "hold_out", i))
+        held.append(index[order[:count]])
+        kept.append(index[order[count:]])
+        if partition.labels is not None:
+            labels.append(partition.labels[i][order[count:]])
+    about = f"{partition.about}; {share:.0%} of the training samples held out"
+    tested = replace(partition, train=kept, labels=labels or None, about=about)
+    return tested, replace(tested, test=held, about=f"{about} and tested on")
 
 
 def label_noise(partition, data, client_share=0.4, label_share=0.2, seed=0):

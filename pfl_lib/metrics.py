@@ -1,0 +1,194 @@
+"""Measures: how unlike clients' data are, and how personal models are judged against each other.
+
+Data: a table ``counts`` has one row a client and one column a class (``partition.counts(data)``).
+Models: accuracies are one number a client, or a ``History``, whose last recorded round is meant.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+
+from pfl_lib import _check
+from pfl_lib.history import History
+
+__all__ = [
+    "Wilcoxon",
+    "accuracy_error",
+    "effective_classes",
+    "effective_clients",
+    "effective_samples",
+    "label_shares",
+    "majority_accuracy",
+    "total_variation",
+    "wilcoxon",
+    "win_rate",
+]
+
+
+# ---- how unlike the data are -----------------------------------------------------------------
+
+
+def label_shares(counts):
+    """Each client's distribution of labels: the rows of ``counts``, divided by their sums.
+
+    >>> label_shares(torch.tensor([[3, 1], [0, 2]]))
+    tensor([[0.7500, 0.2500],
+            [0.0000, 1.0000]], dtype=torch.float64)
+    """
+    counts = _table(counts)
+    return counts / counts.sum(1, keepdim=True)
+
+
+def total_variation(counts):
+    """½ Σ_c |p_ic − p_jc| for every pair of clients: 0 for equal label shares, 1 for none shared.
+
+    Equation label: eq-total-variation
+
+    >>> total_variation(torch.tensor([[3, 1], [0, 2]]))
+    tensor([[0.0000, 0.7500],
+            [0.7500, 0.0000]], dtype=torch.float64)
+    """
+    share = label_shares(counts)
+    return 0.5 * (share[:, None] - share[None]).abs().sum(2)
+
+
+def effective_classes(counts):
+    """exp(−Σ_c p_ic ln p_ic): as many equally frequent classes would be as uncertain.
+
+    Equation label: eq-effective-classes
+
+    >>> effective_classes(torch.tensor([[5, 5, 0], [9, 0, 0]]))
+    tensor([2., 1.], dtype=torch.float64)
+    """
+    return torch.special.entr(label_shares(counts)).sum(1).exp()
+
+
+def effective_samples(counts):
+    """What client j's samples are worth for client i's mix of classes: 1 / Σ_c p_ic² / n_jc.
+
+    Entry (i, j) of an (m, m) tensor.  The diagonal is n_i; where i needs a class that j lacks, the
+    worth is 0.
+
+    Equation label: eq-effective-samples
+
+    >>> effective_samples(torch.tensor([[5, 5], [9, 1]]))
+    tensor([[10.0000,  3.6000],
+            [ 6.0976, 10.0000]], dtype=torch.float64)
+    """
+    counts = _table(counts)
+    need = label_shares(counts)[:, None] ** 2
+    variance = torch.where(need > 0, need / counts[None], 0.0).sum(2)
+    return 1 / variance
+
+
+def effective_clients(sizes):
+    """(Σ n_i)² / Σ n_i²: so many equal clients would make a weighted average just as steady.
+
+    Equation label: eq-effective-clients
+
+    >>> effective_clients(torch.tensor([10, 10, 10])), effective_clients(torch.tensor([98, 1, 1]))
+    (3.0, 1.041...)
+    """
+    sizes = torch.as_tensor(sizes, dtype=torch.float64)
+    if sizes.ndim != 1 or len(sizes) == 0 or not bool((sizes > 0).all()):
+        raise ValueError(f"sizes must be positive numbers, one a client; got {sizes.tolist()!r}")
+    return float(sizes.sum() ** 2 / (sizes**2).sum())
+
+
+def majority_accuracy(partition, data):
+    """Test accuracy of a client that always says its most frequent training label: (m,)."""
+    guess = partition.counts(data, "train").argmax(1)
+    tested = partition.counts(data, "test").double()
+    return tested.gather(1, guess[:, None]).squeeze(1) / tested.sum(1)
+
+
+# ---- how models are judged -------------------------------------------------------------------
+
+
+class Wilcoxon(NamedTuple):
+    """``smaller``: the smaller of the two sums of ranks; ``pairs``: clients that are not tied."""
+
+    smaller: float
+    pairs: int
+    p: float
+
+
+def win_rate(ours, theirs):
+    """The share of clients that ``ours`` serves better than ``theirs``; a tie is half a win.
+
+    Equation label: eq-win-rate
+
+    >>> win_rate([0.9, 0.8, 0.7, 0.6], [0.8, 0.8, 0.9, 0.5])
+    0.625
+    """
+    difference = _differences(ours, theirs)
+    return float((difference > 0).double().mean() + 0.5 * (difference == 0).double().mean())
+
+
+def wilcoxon(ours, theirs, alternative="two-sided"):
+    """Wilcoxon's signed-rank test on the clients' differences (scipy; ties with zero left out).
+
+    ``alternative="greater"`` asks whether ``ours`` is better, ``"less"`` whether it is worse.
+
+    >>> wilcoxon([0.9, 0.8, 0.7, 0.6, 0.5], [0.8, 0.6, 0.4, 0.2, 0.0])
+    Wilcoxon(smaller=0.0, pairs=5, p=0.0625)
+    """
+    _check.one_of("alternative", alternative, ("two-sided", "greater", "less"))
+    difference = _differences(ours, theirs)
+    difference = difference[difference != 0]
+    if len(difference) == 0:  # nobody gained, nobody lost
+        return Wilcoxon(0.0, 0, 1.0)
+    from scipy.stats import rankdata
+    from scipy.stats import wilcoxon as test
+
+    # accuracies are ratios: equal gains may differ in the last bits and must still tie
+    difference = difference.numpy().round(9)
+    ranks = rankdata(abs(difference))
+    smaller = min(ranks[difference > 0].sum(), ranks[difference < 0].sum())
+    p = test(difference, alternative=alternative).pvalue
+    return Wilcoxon(float(smaller), len(difference), float(p))
+
+
+def accuracy_error(accuracy, samples):
+    """Standard error √(a(1 − a)/n) of an accuracy a that was measured on n test samples.
+
+    >>> accuracy_error(0.9, 100)
+    0.03
+    """
+    accuracy = _check.between("accuracy", accuracy, 0, 1)
+    return math.sqrt(accuracy * (1 - accuracy) / _check.whole("samples", samples))
+
+
+# ---- inside ----------------------------------------------------------------------------------
+
+
+def _table(counts):
+    counts = torch.as_tensor(counts).double()
+    if counts.ndim != 2 or not bool((counts >= 0).all() and (counts.sum(1) > 0).all()):
+        raise ValueError(
+            "counts must be a table of numbers >= 0, one row a client and none of them empty; "
+            f"got shape {tuple(counts.shape)}"
+        )
+    return counts
+
+
+def _differences(ours, theirs):
+    ours, theirs = _accuracies("ours", ours), _accuracies("theirs", theirs)
+    if len(ours) != len(theirs):
+        raise ValueError(
+            f"ours and theirs must be of the same clients, got {len(ours)} and {len(theirs)}"
+        )
+    difference = ours - theirs
+    return torch.where(difference.abs() < 1e-9, 0.0, difference)
+
+
+def _accuracies(name, values):
+    values = values.clients() if isinstance(values, History) else values
+    values = torch.as_tensor(values, dtype=torch.float64)
+    if values.ndim != 1 or len(values) == 0 or not bool(((values >= 0) & (values <= 1)).all()):
+        raise ValueError(
+            f"{name} must be a History or accuracies in [0, 1], one a client; "
+            f"got shape {tuple(values.shape)}"
+        )
+    return values

@@ -1,0 +1,185 @@
+"""Measures of data and of models, against numbers worked out by hand."""
+
+import doctest
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import pfl_lib
+from pfl_lib import metrics, partition
+from pfl_lib.explore import Partitions
+
+
+def numbers(values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def history(accuracy):
+    return pfl_lib.History("A", "", {}, rounds=[1], accuracy=[accuracy])
+
+
+@pytest.fixture(scope="module")
+def data():
+    return pfl_lib.data.load("digits")
+
+
+def test_the_examples_in_the_docstrings():
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    found = doctest.testmod(metrics, optionflags=flags)
+    assert found.attempted >= 8 and found.failed == 0
+
+
+# ---- data ------------------------------------------------------------------------------------
+
+
+def test_total_variation_is_a_distance_between_zero_and_one():
+    counts = torch.tensor([[4, 0, 0], [2, 2, 0], [1, 1, 2], [0, 0, 9]])
+    distance = metrics.total_variation(counts)
+    torch.testing.assert_close(distance[0], numbers([0, 0.5, 0.75, 1]))
+    assert torch.equal(distance, distance.T)
+    via = distance[:, :, None] + distance[None]
+    assert bool((distance[:, None] <= via.transpose(1, 2) + 1e-12).all())  # triangle
+
+
+def test_effective_classes_agree_with_the_explorer():
+    shown = Partitions(kind="dirichlet", a=0.3).compute()
+    ours = metrics.effective_classes(torch.tensor(shown["counts"]))
+    torch.testing.assert_close(ours, numbers(shown["effective"]))
+
+
+def test_effective_samples_is_the_precision_of_a_stratified_mean():
+    counts = torch.tensor([[30, 10], [10, 40]])
+    worth = metrics.effective_samples(counts)
+    # a mean with shares (3/4, 1/4) of class means with variances 1/10 and 1/40
+    assert worth[0, 1].item() == pytest.approx(1 / (0.75**2 / 10 + 0.25**2 / 40))
+    torch.testing.assert_close(worth.diagonal(), numbers([40, 50]))
+    random = np.random.default_rng(0)
+    means = [random.normal(size=(20_000, n)).mean(1) for n in (10, 40)]
+    estimate = 0.75 * means[0] + 0.25 * means[1]
+    assert 1 / estimate.var() == pytest.approx(worth[0, 1].item(), rel=0.05)
+
+
+def test_effective_samples_of_a_client_that_lacks_a_needed_class():
+    worth = metrics.effective_samples(torch.tensor([[5, 5], [8, 0]]))
+    assert worth[0, 1] == 0 and worth[1, 0] == 5  # the other way round one class is enough
+
+
+def test_effective_clients_is_the_variance_of_a_weighted_mean():
+    sizes = torch.tensor([100.0, 300.0])
+    share = sizes / sizes.sum()
+    assert metrics.effective_clients(sizes) == pytest.approx(1 / float((share**2).sum()))
+    assert metrics.effective_clients([7] * 5) == pytest.approx(5)
+
+
+def test_majority_accuracy_guesses_from_training_and_is_tested_on_test(data):
+    clients = partition.dirichlet(data, 10, 0.3)
+    measured = metrics.majority_accuracy(clients, data)
+    for i in range(10):
+        guess = torch.bincount(data.y[clients.train[i]]).argmax()
+        by_hand = (data.y[clients.test[i]] == guess).double().mean()
+        assert measured[i].item() == pytest.approx(by_hand.item())
+
+
+# ---- models ----------------------------------------------------------------------------------
+
+
+def test_win_rate_counts_ties_as_half_and_takes_histories():
+    ours, theirs = [0.5, 0.5, 1.0, 0.0], [0.5, 0.4, 0.9, 0.1]
+    assert metrics.win_rate(ours, theirs) == pytest.approx(0.625)
+    assert metrics.win_rate(theirs, ours) == pytest.approx(1 - 0.625)
+    assert metrics.win_rate(history(ours), history(theirs)) == pytest.approx(0.625)
+
+
+def test_wilcoxon_against_ranks_by_hand():
+    # differences +0.1, −0.2, +0.3, +0.4, and a tie that is left out: W− = rank of −0.2 = 2
+    found = metrics.wilcoxon([0.6, 0.3, 0.8, 0.9, 0.5], [0.5, 0.5, 0.5, 0.5, 0.5])
+    assert (found.smaller, found.pairs) == (2, 4)
+    # 2 or less for one side: subsets of {1,2,3,4} with sum <= 2 are {}, {1}, {2}; two sides
+    assert found.p == pytest.approx(2 * 3 / 16)
+
+
+def test_wilcoxon_is_scipys_and_knows_its_direction():
+    random = np.random.default_rng(1)
+    theirs = random.uniform(0.2, 0.7, 30)
+    ours = theirs + random.normal(0.03, 0.05, 30)
+    for side in ("two-sided", "greater", "less"):
+        expected = stats.wilcoxon(ours - theirs, alternative=side).pvalue
+        assert metrics.wilcoxon(ours, theirs, side).p == pytest.approx(expected)
+    assert metrics.wilcoxon(ours, theirs, "greater").p < 0.05
+
+
+def test_wilcoxon_of_equal_methods_says_nothing():
+    assert metrics.wilcoxon([0.5, 0.6], [0.5, 0.6]) == (0.0, 0, 1.0)
+
+
+def test_equal_gains_tie_though_their_last_bits_differ():
+    ours, theirs = numbers([0.3, 0.8, 0.6]), numbers([0.2, 0.7, 0.5])
+    assert len(set((ours - theirs).tolist())) > 1
+    found = metrics.wilcoxon(ours, theirs)
+    assert (found.smaller, found.pairs, found.p) == (0, 3, pytest.approx(0.25))
+
+
+def test_accuracy_error_is_binomial():
+    assert metrics.accuracy_error(0.5, 25) == pytest.approx(0.1)
+    draws = np.random.default_rng(0).binomial(40, 0.9, 50_000) / 40
+    assert draws.std() == pytest.approx(metrics.accuracy_error(0.9, 40), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("call", "names"),
+    [
+        (lambda: metrics.win_rate([0.5], [0.5, 0.6]), "got 1 and 2"),
+        (lambda: metrics.win_rate([1.5], [0.5]), "ours"),
+        (lambda: metrics.win_rate([0.5], [math.nan]), "theirs"),
+        (lambda: metrics.wilcoxon([0.5], [0.6], "more"), "alternative"),
+        (lambda: metrics.total_variation(torch.zeros(2, 3)), "counts"),
+        (lambda: metrics.effective_clients([3, 0]), "sizes"),
+        (lambda: metrics.accuracy_error(0.5, 0), "samples"),
+    ],
+)
+def test_bad_input_is_refused(call, names):
+    with pytest.raises(ValueError, match=names):
+        call()
+
+
+# ---- a part of the training data to choose on ------------------------------------------------
+
+
+def test_hold_out_moves_training_samples_to_a_second_test(data):
+    clients = partition.label_noise(partition.iid(data, 6), data, client_share=0.5)
+    tested, chosen = partition.hold_out(clients, share=0.25, seed=3)
+    tested.check(data), chosen.check(data)
+    for i in range(6):
+        assert torch.equal(tested.train[i], chosen.train[i])
+        assert torch.equal(tested.test[i], clients.test[i])
+        both = torch.cat([tested.train[i], chosen.test[i]]).sort().values
+        assert torch.equal(both, clients.train[i].sort().values)
+        assert len(chosen.test[i]) == round(0.25 * len(clients.train[i]))
+        believed = dict(zip(clients.train[i].tolist(), clients.labels[i].tolist()))
+        assert [believed[k] for k in tested.train[i].tolist()] == tested.labels[i].tolist()
+
+
+def test_hold_out_gives_the_same_models_to_test_and_to_choose_from(data):
+    parts = partition.hold_out(partition.iid(data, 4))
+    runs = [
+        pfl_lib.run(
+            pfl_lib.algorithm("fedavg-ft"),
+            pfl_lib.Federation(data, part, "logistic_regression"),
+            2,
+            progress=False,
+        )
+        for part in parts
+    ]
+    assert torch.equal(runs[0].state.x, runs[1].state.x)
+    assert runs[0].accuracy != runs[1].accuracy
+
+
+def test_hold_out_refuses_to_empty_a_client(data):
+    lonely = partition.scarce(partition.iid(data, 3), 1)
+    with pytest.raises(ValueError, match="client 0 has 1"):
+        partition.hold_out(lonely)
+    with pytest.raises(ValueError, match="share"):
+        partition.hold_out(partition.iid(data, 3), share=1.0)
