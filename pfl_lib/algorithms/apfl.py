@@ -10,25 +10,31 @@ from pfl_lib.algorithms.sgd import plain_sgd
 from pfl_lib.formulas import apfl_mix, apfl_step, weighted_average
 from pfl_lib.training import Work, local_step
 
+# In how many of a round's steps α moves.
+ALPHA_STEPS = {"never": 0, "round": 1, "step": float("inf")}
+
 
 @local_step("apfl")
 def step_of_all_three(s, batch, client):
     alpha, v, w = s["alpha"], s["v"], s["w"]
     mixed = client.grad(apfl_mix(alpha, v, w), batch)
     new_alpha, v, w = apfl_step(alpha, v, w, mixed, client.grad(w, batch), client.lr)
-    return {"alpha": new_alpha if client.numbers["adaptive"] else alpha, "v": v, "w": w}
+    learn = client.t < client.numbers["alpha_steps"]
+    return {"alpha": new_alpha if learn else alpha, "v": v, "w": w}
 
 
 @dataclass(frozen=True)
 class APFL(Algorithm):
     """Client i uses α_i·v_i + (1 − α_i)·w: v_i is its own, w everybody's, and α_i is learned.
 
-    ``alpha`` is where every α_i starts; ``adaptive=False`` keeps it there.  ``lr`` None is the
-    federation's.
+    ``alpha`` is where every α_i starts.  ``adapt`` says when it moves: once a "round", in its first
+    step, where w is still what all have in common (so the authors' code does it); in every "step",
+    where w soon runs ahead of v, whose steps are α times shorter, and α may sink to 0 and stay;
+    "never".  ``lr`` None is the federation's.
     """
 
     alpha: float = 0.5
-    adaptive: bool = True
+    adapt: str = "round"
     lr: float | None = None
     name = "apfl"
     label = "APFL"
@@ -42,7 +48,7 @@ class APFL(Algorithm):
 
     def round(self, state, fed, who):
         rows = {"w": state.x.expand(len(who), -1), "v": state.v[who], "alpha": state.alpha[who]}
-        numbers = {"adaptive": self.adaptive}
+        numbers = {"alpha_steps": ALPHA_STEPS[self.adapt]}
         new = fed.perform(Work(rows, "apfl", numbers=numbers, **plain_sgd(self, fed)), who)
         x = weighted_average(new["w"], fed.sizes[who])
         return state.put(who, v=new["v"], alpha=new["alpha"]).set(x=x)
@@ -55,5 +61,6 @@ class APFL(Algorithm):
 
     def __post_init__(self):
         _check.between("alpha", self.alpha, 0, 1)
+        _check.one_of("adapt", self.adapt, ALPHA_STEPS)
         if self.lr is not None:
             _check.positive("lr", self.lr)
