@@ -11,6 +11,7 @@ from pfl_lib import _check
 from pfl_lib.attention import Attention, negative_exponential, tamed_square_root
 from pfl_lib.formulas import (
     attention_weights,
+    cosine_similarities,
     fedamp_gradient,
     fedamp_objective,
     proximal_step_quadratic,
@@ -417,6 +418,192 @@ def width_sweep(sigmas, seeds=20, m=10, d=5, separation=4.0, noise=0.7, coupling
         found["error"].append(error(W))
         found["inside"].append(float((xi * same).sum(-1).mean()))
     return found
+
+
+# ---------------------------------------------------------- HeurFedAMP: how much, and from whom
+def message_noise(tau, similar):
+    """(1 − τ)² + τ²/N: the noise left in u = (1 − τ)w + τ·(mean of N alike), w having 1.
+
+    Equation label: eq-tau-noise
+
+    >>> message_noise(tau=0.5, similar=1)
+    0.5
+    """
+    return (1 - tau) ** 2 + tau**2 / _check.whole("similar", similar)
+
+
+def best_tau(similar):
+    """N/(N + 1), where ``message_noise`` is least: the plain mean of a client and its N like.
+
+    Equation label: eq-tau-rule
+
+    >>> best_tau(similar=19)
+    0.95
+    """
+    return _check.whole("similar", similar) / (similar + 1)
+
+
+def heur_share(sigma, gap, m, group):
+    """Of what a client hears from others, the part from its own group: HeurFedAMP's, idealised.
+
+    All cosines inside a group of ``group`` clients are alike, and larger by ``gap`` than those to
+    the m − ``group`` strangers.
+
+    Equation label: eq-heur-share
+
+    >>> heur_share(sigma=0.0, gap=0.05, m=25, group=5)
+    0.16666666666666666
+    """
+    strangers = (m - group) / (_check.whole("group", group, at_least=2) - 1)
+    return 1 / (1 + strangers * math.exp(-sigma * gap))
+
+
+# ------------------------------------------ FedACS: the scheme of its theorem and the one it runs
+class DescentFederation(QuadraticFederation):
+    """The quadratic clients again, who now train by ``steps`` gradient steps from their start.
+
+    >>> fed = DescentFederation(torch.ones(1, 1), torch.tensor([[1.0]]), lr=0.5, steps=2)
+    >>> fed.train(fed.initial(), fed.everyone)
+    tensor([[0.7500]])
+    """
+
+    def __init__(self, h, c, start=None, lr=0.1, steps=1):
+        super().__init__(h, c, start)
+        self.lr, self.steps = _check.positive("lr", lr), _check.whole("steps", steps)
+
+    def train(self, start, who, *, prox=None):
+        for _ in range(self.steps):
+            slope = self.h[who] * (start - self.c[who])
+            if prox is not None:
+                slope = slope + prox.strength * (start - prox.centre)
+            start = start - self.lr * slope
+        return start
+
+
+def balanced(S):
+    """A positive symmetric matrix scaled, rows and columns alike, until every row sums to 1.
+
+    >>> balanced(torch.tensor([[1.0, 0.5], [0.5, 1.0]]))
+    tensor([[0.6667, 0.3333],
+            [0.3333, 0.6667]])
+    """
+    if not (S > 0).all() or not torch.equal(S, S.T):
+        raise ValueError("S must be symmetric with positive entries")
+    for _ in range(1000):
+        r = S.sum(1).rsqrt()
+        S = r[:, None] * S * r
+    return S
+
+
+@dataclass(frozen=True)
+class PulledQuadratics:
+    """FedACS's problem F + λR, R(W) = Σ_ij s_ij‖w_i − w_j‖², with s frozen and quadratic losses.
+
+    F_i(w) = ½Σ_q h_iq(w_q − c_iq)²; s is symmetric. Models are (m, d), or many at once (..., m, d).
+    """
+
+    h: torch.Tensor
+    c: torch.Tensor
+    s: torch.Tensor
+    lam: float
+
+    def __post_init__(self):
+        if not torch.allclose(self.s, self.s.T):
+            raise ValueError("s must be symmetric; R's gradient is another one otherwise")
+        laplacian = torch.diag(self.s.sum(1)) - self.s
+        object.__setattr__(self, "_laplacian", laplacian)
+
+    def loss_gradient(self, W):
+        """∇F(W)."""
+        return self.h * (W - self.c)
+
+    def pull(self, W):
+        """R(W).
+
+        Equation label: eq-fedacs-regulariser
+        """
+        return 2 * (W * (self._laplacian @ W)).sum((-2, -1))
+
+    def pull_gradient(self, W):
+        """∇R(W) = 4Σ_j s_ij(w_i − w_j), row i.
+
+        Equation label: eq-fedacs-regulariser-gradient
+        """
+        return 4 * self._laplacian @ W
+
+    def value(self, W):
+        """F_λ(W)."""
+        loss = 0.5 * (self.h * (W - self.c) ** 2).sum((-2, -1))
+        return loss + self.lam * self.pull(W)
+
+    def gradient(self, W):
+        """∇F_λ(W)."""
+        return self.loss_gradient(W) + self.lam * self.pull_gradient(W)
+
+    @property
+    def smoothness(self):
+        """L = max(L_F, λL_R)."""
+        of_pull = 4 * torch.linalg.eigvalsh(self._laplacian)[-1]
+        return max(float(self.h.max()), self.lam * float(of_pull))
+
+    def near(self, W, strength):
+        """argmin_Z F_λ(Z) + (strength/2)‖Z − W‖², exactly; strength 0 gives the minimiser."""
+        system = torch.diag_embed(self.h.T + strength) + 4 * self.lam * self._laplacian
+        right = self.h * self.c + strength * W
+        return torch.linalg.solve(system, right.mT[..., None])[..., 0].mT
+
+    def path(self, start, alpha, beta, rounds):
+        """U = W − α∇R(W), W⁺ = U − β∇F(U): all W (rounds + 1, m, d) and all U (rounds, m, d).
+
+        The theorem takes α = λ/√K and β = 1/√K. The algorithm mixes, U = sW: for unit rows that
+        is α = ¼, whatever λ and K.
+        """
+        W, U = [start], []
+        for _ in range(_check.whole("rounds", rounds)):
+            U.append(W[-1] - alpha * self.pull_gradient(W[-1]))
+            W.append(U[-1] - beta * self.loss_gradient(U[-1]))
+        return torch.stack(W), torch.stack(U)
+
+    def slope_bound(self, W, U):
+        """B ≥ ‖∇F‖, λ‖∇R‖ wherever the proof looks: the iterates, their envelope points, between.
+
+        Both gradients are affine here, so their norms are largest at the ends of a segment.
+        """
+        ends = torch.cat([W, U])
+        ends = torch.cat([ends, self.near(ends, 4 * self.smoothness)])
+        slopes = torch.cat([self.loss_gradient(ends), self.lam * self.pull_gradient(ends)])
+        return float(norm2(slopes).max().sqrt())
+
+
+#: (a, e, f) of a·(excess + 16LB²)/√K + e·L²B²/K + f·B² in FedACS's theorem.
+FEDACS_THEOREM = {"repaired": (6, 240, 0), "by (17)": (18, 720, 0), "by (13)": (6, 0, 3)}
+
+
+def fedacs_theorem_bound(excess, L, B, rounds, form="repaired"):
+    """A bound on the mean (so on the least) ‖∇F_λ‖² of the analysed scheme.
+
+    "by (13)" is what the printed proof gives when its sum is done with care, "by (17)" what its
+    last inequality gives, "repaired" that one with the strong convexity of the envelope problem.
+
+    Equation label: eq-fedacs-theorem
+
+    >>> fedacs_theorem_bound(excess=0.0, L=1.0, B=1.0, rounds=16)
+    39.0
+    """
+    a, e, f = FEDACS_THEOREM[_check.one_of("form", form, FEDACS_THEOREM)]
+    rounds = _check.whole("rounds", rounds)
+    return a * (excess + 16 * L * B**2) / math.sqrt(rounds) + e * (L * B) ** 2 / rounds + f * B**2
+
+
+def fedacs_toy():
+    """Two groups of three clients with frozen similarities of unit rows, and a start."""
+    random = np.random.default_rng(2)
+    h = random.uniform(0.3, 1.5, (6, 3))
+    c = 2 + np.vstack([random.normal(-1, 0.3, (3, 3)), random.normal(1, 0.3, (3, 3))])
+    start = random.normal(2, 1.5, (6, 3))
+    h, c, start = (torch.from_numpy(a) for a in (h, c, start))
+    s = balanced(cosine_similarities(c).clamp(min=0.05))
+    return PulledQuadratics(h, c, s, lam=0.2), start
 
 
 # ------------------------------------------------------------------------------ small helpers
