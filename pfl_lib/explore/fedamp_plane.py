@@ -27,7 +27,7 @@ class FedAMPPlane(Explorer):
     labels = Labels()
     groups = Groups()
     sigma = Positive(2.0)
-    alpha = Positive(1.5)
+    alpha = Positive(1.0)
     self_weight = Between(0.3, 0, 1)
     attention = Word(
         "negative_exponential", ("negative_exponential", "tamed_square_root", "mcp", "scad")

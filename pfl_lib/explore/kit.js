@@ -224,7 +224,7 @@ class Picture {
         const fill = gone ? paper : bad ? this.theme.alarm : blend(paper, v < 0 ? cold : heat, Math.abs(v) / full);
         const x = left + j * wide, y = top + i * high;
         this.shape("rect", { x: x + 0.5, y: y + 0.5, width: wide - 1, height: high - 1, rx: 2, fill, class: "pfl-cell", "data-row": i, "data-column": j, "data-value": v });
-        this.text(x + wide / 2, y + high / 2 + size * 0.35, gone ? "·" : show(v), { "text-anchor": "middle", "font-size": size, fill: onTop(fill), class: bad ? "pfl-number pfl-strong" : "pfl-number" });
+        this.text(x + wide / 2, y + high / 2 + size * 0.35, gone ? "·" : show(v), { "text-anchor": "middle", "font-size": size, fill: onTop(fill), class: bad && wide > 32 ? "pfl-number pfl-strong" : "pfl-number" });
       });
     });
     if (chosen >= 0) this.shape("rect", { x: left, y: top + chosen * high, width: m * wide, height: high, class: "pfl-chosen", rx: 3 });
