@@ -127,6 +127,34 @@ def plane(points, groups, ax=None, messages=None, title="", label="client {}"):
     return ax
 
 
+def timeline(table, rounds, ax=None, title=""):
+    """When clients are away: a bar from each pull to its arrival, the longer the later.
+
+    ``table`` is a ``pfl_lib.stragglers.Timetable``; work that arrives after the end is left open.
+    """
+    clients = len(table.delays)
+    with plt.rc_context(STYLE):
+        if ax is None:
+            ax = plt.subplots(figsize=(8.5, 1.3 + 0.3 * clients), layout="constrained")[1]
+        for k in range(rounds):
+            pulled, here = table.pulled(k), table.arrivals(k)
+            for i in range(clients):
+                late = i in here and pulled[i] < k
+                if i in here:
+                    bar = {"color": PALETTE[1 if late else 0], "height": 0.55, "alpha": 0.85}
+                    ax.barh(i, k - pulled[i] + 0.8, left=pulled[i] + 0.1, **bar)
+                if late:
+                    ax.text(k + 0.5, i, k - pulled[i], ha="center", va="center", color="white")
+                elif k == rounds - 1 and i not in here:
+                    ax.plot((pulled[i] + 0.1, rounds), (i, i), color=PALETTE[1], ls=":")
+        ax.set(xlabel="round", ylabel="client", title=title, xlim=(0, rounds))
+        ax.set_yticks(range(clients))
+        ax.set_xticks([k + 0.5 for k in range(rounds)], range(rounds))
+        ax.invert_yaxis()
+        ax.tick_params(length=0)
+    return ax
+
+
 def table(histories):
     """A results table as rows of text: method, last, best, worst tenth, parameters, tested."""
     head = f"{'method':<14}{'last':>8}{'best':>8}{'worst 10 %':>12}{'sent':>9}   tested"
