@@ -53,7 +53,9 @@ def newest(folder, settings, device):
             )
             continue
         _refuse_other_settings(folder, record["settings"], settings)
-        return record, {name: t.to(device) for name, t in tensors.items()}
+        # copied: safetensors maps them where they lie in the file, and products of tensors at such
+        # odd addresses may round differently from those of the uninterrupted run
+        return record, {name: t.to(device, copy=True) for name, t in tensors.items()}
     return None
 
 

@@ -59,9 +59,9 @@ class Comparison:
         head = "".join(f"<th>{html.escape(word)}</th>" for word in HEAD)
         body = ""
         for row in self.rows:
-            mark = ' style="font-weight:bold"' if row[0] == self.here else ""
-            cells = "".join(f"<td>{html.escape(word)}</td>" for word in row)
-            body += f"<tr{mark}>{cells}</tr>"
+            first, *others = (html.escape(word) for word in row)
+            first = f"<strong>{first}</strong>" if row[0] == self.here else first
+            body += "<tr>" + "".join(f"<td>{word}</td>" for word in (first, *others)) + "</tr>"
         return f'<table class="table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 

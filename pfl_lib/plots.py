@@ -4,11 +4,16 @@ Clients of the same hidden group share a colour (the palette is safe for colour-
 method keeps its colour from figure to figure.
 """
 
+import matplotlib
 import matplotlib.pyplot as plt
 import torch
 
-#: Okabe and Ito's palette, the dark ones first.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A6000", "#555555")
+# Settle on a backend now: a notebook's would otherwise be set up inside the first rc_context below
+# and undone at its end, and no later figure would be shown.
+matplotlib.get_backend()
+
+#: Okabe and Ito's palette, in the order the explorers use.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#7A6000", "#555555")
 METHODS = {
     "Separate": "#555555",
     "FedAvg": "#56B4E9",
@@ -35,6 +40,12 @@ STYLE = {
 def colour_of(label, position=0):
     """The colour of a method; methods without one of their own take the palette in turn."""
     return METHODS.get(label, PALETTE[position % len(PALETTE)])
+
+
+def panels(count, size=(10, 4.2), **how):
+    """A figure with ``count`` axes side by side, in the book's style."""
+    with plt.rc_context(STYLE):
+        return plt.subplots(1, count, figsize=size, layout="constrained", **how)
 
 
 def weights(xi, groups=None, ax=None, title="", self_too=False):

@@ -192,7 +192,7 @@ def test_names_and_words():
 def test_the_comparison_table_knows_every_method():
     table = pfl_lib.compare(here="fedamp")
     assert [row[0] for row in table.rows] == [method.label for method in algorithms.ALL]
-    assert table._repr_html_().count("font-weight:bold") == 1
+    assert table._repr_html_().count("<strong>") == 1
 
 
 BAD = [

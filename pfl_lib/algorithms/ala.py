@@ -81,13 +81,18 @@ class AdaptiveLocalAggregation(Algorithm):
         return weights
 
     def top(self, fed):
-        """The columns of the top p layers."""
-        if self.ala_layers > len(fed.layers):
+        """The columns from the top p layers on."""
+        layers = self.downloaded(fed)
+        if self.ala_layers > len(layers):
             raise ValueError(
-                f"ala_layers must be at most {len(fed.layers)}, the layers of {fed.model_name!r}, "
+                f"ala_layers must be at most {len(layers)}, the layers of {fed.model_name!r}, "
                 f"got {self.ala_layers}"
             )
-        return slice(fed.layers[-self.ala_layers][1].start if self.ala_layers else fed.d, fed.d)
+        return slice(layers[-self.ala_layers][1].start if self.ala_layers else fed.d, fed.d)
+
+    def downloaded(self, fed):
+        """The layers p counts."""
+        return fed.layers
 
     def __post_init__(self):
         super().__post_init__()

@@ -49,8 +49,7 @@ class APPLE(Algorithm):
         return State(core=fed.initial(), p=self.prior(fed).repeat(fed.m, 1))
 
     def round(self, state, fed, who):
-        # A copy: a loaded tensor may begin at any byte, and products round accordingly.
-        core, p = state.core.clone(), state.p
+        core, p = state.core, state.p
         schedule = apple_schedule(fed.k, self.horizon)
         work = Work(
             rows={"w": core[who], "was": core[who], "p": p[who], "place": who},

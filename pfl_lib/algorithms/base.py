@@ -49,7 +49,7 @@ class Algorithm:
     name: ClassVar[str]  # how one asks for it: pfl_lib.algorithm(name)
     label: ClassVar[str]  # how tables and figures call it
     paper: ClassVar[str] = ""
-    tested: ClassVar[str] = "the client's own model after local training"
+    tested: ClassVar[str] = "the client's own model, trained"
     partial: ClassVar[bool] = True  # may clients stay away from a round?
 
     def __post_init__(self):
@@ -62,6 +62,11 @@ class Algorithm:
     def round(self, state: State, fed, who: Tensor) -> State:
         """One round with the clients ``who``."""
         raise NotImplementedError
+
+    def download(self, state: State, fed, who: Tensor) -> Tensor:
+        """The models with which the clients ``who`` would begin this round: by default the global
+        one.  ALA asks for it, to put a mix in its place."""
+        return state.x.expand(len(who), -1)
 
     def personal(self, state: State, fed) -> Tensor:
         """The model each client would use now, one row a client: what the tables test."""

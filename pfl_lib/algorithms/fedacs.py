@@ -33,15 +33,22 @@ class FedACS(Algorithm):
         return State(w=w, u=w, xi=xi, delta=w.new_ones(()))
 
     def round(self, state, fed, who):
-        S = cosine_similarities(state.w[who])
-        delta = fedacs_threshold(S, self.p)
-        xi = fedacs_select(S, delta, self.negatives)  # (4)
+        S, delta, xi = self.attend(state.w[who])
         self.warn(S, delta)
         u = mix(xi, state.w[who])
         w = fed.train(u, who)  # (5), several steps
         everyone = torch.eye(fed.m, dtype=xi.dtype, device=xi.device)
         everyone[who[:, None], who] = xi
         return state.put(who, w=w, u=u).set(xi=everyone, delta=delta)
+
+    def attend(self, w):
+        """Cosines, threshold and weights among the participants."""
+        S = cosine_similarities(w)
+        delta = fedacs_threshold(S, self.p)
+        return S, delta, fedacs_select(S, delta, self.negatives)  # (4)
+
+    def download(self, state, fed, who):
+        return mix(self.attend(state.w[who])[2], state.w[who])
 
     def also(self, state, fed):
         return {"u": state.u}

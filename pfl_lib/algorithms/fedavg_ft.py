@@ -19,7 +19,7 @@ class FedAvgFT(FedAvg):
     name = "fedavg-ft"
     label = "FedAvg-FT"
     paper = "baseline of Huang et al., AAAI 2021"
-    tested = "the global model after fine-tuning at home"
+    tested = "the global model, fine-tuned at home"
 
     def personal(self, state, fed):
         x = state.x.expand(fed.m, -1)

@@ -37,10 +37,13 @@ class FedRep(Algorithm):
     def round(self, state, fed, who):
         head, body = fed.head_mask, ~fed.head_mask
         how = {"epochs": self.head_epochs, "steps": self.head_steps, "tag": "head"}
-        w = fed.train(self.personal(state, fed)[who], who, mask=head, **how)
+        w = fed.train(self.download(state, fed, who), who, mask=head, **how)
         w = fed.train(w, who, mask=body, epochs=self.body_epochs)
         x = torch.where(body, weighted_average(w, fed.sizes[who]), state.x)
         return state.put(who, w=w).set(x=x)
+
+    def download(self, state, fed, who):
+        return self.personal(state, fed)[who]  # the body; the head never left
 
     def personal(self, state, fed):
         return torch.where(fed.head_mask, state.w, state.x)

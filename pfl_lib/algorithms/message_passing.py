@@ -26,7 +26,7 @@ class MessagePassing(Algorithm):
 
     prox_beta: float | tuple = PAPER_BETA
     begin: str = "u"
-    tested = "the client's own model w after local training (its message u is tested beside it)"
+    tested = "the client's own model w, trained"
 
     def attend(self, w, k):
         """The collaboration weights ξ of round k, and the strength 1/β of the pull."""
@@ -42,6 +42,9 @@ class MessagePassing(Algorithm):
         begin = u if self.begin == "u" else state.w
         w = fed.train(begin[who], who, prox=Prox(u[who], strength))
         return state.put(who, w=w).set(u=u, xi=xi)
+
+    def download(self, state, fed, who):
+        return mix(self.attend(state.w, fed.k)[0], state.w)[who]
 
     def also(self, state, fed):
         return {"u": state.u}
