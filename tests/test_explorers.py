@@ -65,6 +65,44 @@ SMALL = """els => els.filter((t) => {
 }).map((t) => t.textContent)"""
 
 
+# What the words beside a "try this" button promise, as a question to the numbers shown.
+PROMISES = {
+    "Two groups": lambda r: max(max(row[3:]) for row in r["xi"][:3]) < 0.05,
+    "α too large": lambda r: r["xi"][0][0] < 0,
+    "Everybody alike": lambda r: max(r["xi"][0]) < 1.3 * min(r["xi"][0]),
+    "Hard selection": lambda r: 0 in r["xi"][0],
+    "FedAMP’s own": lambda r: r["at"][2] == pytest.approx(max(c[2] for c in r["curves"]), rel=0.1),
+    "A convex one": lambda r: r["convex_until"] is None and r["at"][2] == pytest.approx(1),
+    "Groups form": lambda r: r["groups"] == 2 and r["own"] > 0,
+    "Another start": lambda r: r["groups"] != 2,
+    "All merge": lambda r: r["groups"] == 1,
+    "Theorem 1": lambda r: 0 < r["G"][-1] - r["best"] < r["bound"] / 100,
+    "On the circle": lambda r: r["heur"][0] == pytest.approx(r["amp"][0], abs=1e-12),
+    "A long client": lambda r: r["amp"][1][0] < 0.5 * r["heur"][1][0],
+    "Best own weight": lambda r: r["noise"] == pytest.approx(r["least_noise"]),
+    "Too strict": lambda r: r["delta"] == 1 and sum(r["heard"]) == 0,
+    "Negative weights": lambda r: min(min(row) for row in r["weights"]) < 0,
+    "Opposite sides": lambda r: min(sorted(r["inside"].values())[1:]) > 0.99,
+    "Far from the origin": lambda r: (
+        r["inside"]["heurfedamp"] < r["inside"]["fedacs"] < r["inside"]["fedamp"] - 0.1
+    ),
+    "The paper": lambda r: r["ratio"] <= math.exp(2),
+    "Like FedAvg": lambda r: r["ratio"] < 1.05,
+    "The paper’s rate": lambda r: r["leap"] < 0.01 and r["errors"]["eq11"] < r["errors"]["eq10"],
+    "Longer steps": lambda r: (
+        r["errors"]["compensated"] < r["errors"]["no_leap"] < r["errors"]["eq11"]
+    ),
+    "Overshoot": lambda r: r["errors"]["no_leap"] == min(r["errors"].values()),
+    "Barely late": lambda r: r["leap"] == 0,
+    "Gentle": lambda r: r["W"][-1] == pytest.approx(r["limit"], abs=0.01),
+    "The paper’s η = 1": lambda r: r["W"][-2:] in ([[0, 0], [1, 1]], [[1, 1], [0, 0]]),
+    "Best outside": lambda r: r["limit"][0] == 1 and 0 < r["limit"][1] < 1,
+    "FedALA’s default": lambda r: max(r["sizes"]) > 10 * min(r["sizes"]),
+    "Nearly alike": lambda r: r["skew"] < 0.1,
+    "SPFL’s subsets": lambda r: set(r["classes"]) == {6} and len(set(r["sizes"])) == 1,
+}
+
+
 def document(*explorers):
     """A page as bare as can be; the explorers bring everything."""
     head = '<!doctype html><meta charset="utf-8">'
@@ -157,7 +195,10 @@ def test_buttons_names_and_states_are_said(name, show):
         buttons.nth(k).click()
         assert len(element.locator(".pfl-why").text_content()) > 20
         state = json.loads(element.get_attribute("data-state"))
-        same(read(element), make(name, **state).compute())
+        result, button = read(element), buttons.nth(k).text_content()
+        same(result, make(name, **state).compute())
+        if name in NAMES and button in PROMISES:
+            assert PROMISES[button](result), f"{button} does not show what it promises"
     page.wait_for_function("document.querySelector('.pfl-aloud').textContent.length > 20")
     element.locator(".pfl-reset").click()
     assert element.get_attribute("data-state") == start

@@ -103,7 +103,7 @@ export default explorer({
   tries: [
     { name: "Groups form", set: (s) => ({ ...s, start: "optima", attention: "negative_exponential", gradient: "true", step: "free", sigma: 2, lam: 1.5, alpha: 0.1, round: ROUNDS }), why: "Pre-trained models leave their optima for each other: near ones meet, far ones do not hear each other." },
     { name: "Another start", set: (s) => ({ ...s, start: "middle", attention: "negative_exponential", gradient: "true", step: "free", sigma: 2, lam: 1.5, alpha: 0.1, round: ROUNDS }), why: "The same problem from one common model ends elsewhere: G is not convex. With the tamed √ the start does not matter." },
-    { name: "All merge", set: (s) => ({ ...s, start: "optima", attention: "negative_exponential", gradient: "true", step: "free", sigma: 30, lam: 10, alpha: 1, round: ROUNDS }), why: "A wide σ and a large λ: everybody hears everybody, and one model must serve all." },
+    { name: "All merge", set: (s) => ({ ...s, start: "optima", attention: "negative_exponential", gradient: "true", step: "free", sigma: 10, lam: 10, alpha: 0.5, round: ROUNDS }), why: "A wide σ and a large λ: everybody hears everybody, and one model must serve all." },
     { name: "Theorem 1", set: (s) => ({ ...s, start: "optima", attention: "tamed_square_root", gradient: "true", step: "theorem", sigma: 0.5, lam: 0.3, round: ROUNDS }), why: "A convex A and the theorem’s own step: the bound holds, and is far from tight." },
   ],
 });

@@ -48,7 +48,7 @@ export default explorer({
 
   tries: [
     { name: "Opposite sides", set: (s) => ({ ...s, points: s.points.map((w, i) => (s.groups[i] ? [-1.5 + 0.4 * (w[0] + 1.3), -1 + 0.4 * (w[1] - 0.6)] : w)) }), why: "Two groups on opposite sides of the origin: near and aligned is the same thing, and the personalised rules agree." },
-    { name: "Far from the origin", set: (s) => ({ ...s, sigma: 0.4, points: s.points.map((w) => about(1.5, 1.5, [0.6 * w[0], 0.6 * w[1]])) }), why: "The same picture, smaller and away from the origin: all cosines are near 1. HeurFedAMP hardly sees groups; FedAMP does, and FedACS’s quantile adapts." },
+    { name: "Far from the origin", set: (s) => ({ ...s, sigma: 0.4, points: s.points.map((w) => about(1.5, 1.5, [0.6 * w[0], 0.6 * w[1]])) }), why: "The same picture, smaller and away from the origin: all cosines are near 1. HeurFedAMP hardly sees groups, FedACS’s quantile helps a little, FedAMP still tells them apart." },
     { name: "Same way, other length", set: (s) => ({ ...s, points: s.points.map((w, i) => (i === 0 ? [2.9, 1.7] : i === 1 ? [0.5, 0.3] : i === 2 ? [1.7, 1] : w)) }), why: "Group one along a ray: cosines call its clients equal, distances do not." },
   ],
 });

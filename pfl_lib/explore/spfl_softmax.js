@@ -23,8 +23,8 @@ export default explorer({
 
   compute(s) {
     const whole = s.body.map((g, i) => [...g, ...s.head[i]]), two = s.stages === "two";
-    const body = sngs(two ? s.body : whole, s.temperature), head = two ? sngs(s.head, s.temperature) : body, all = [...body, ...head].flat();
-    return { body, head, move_body: mix(body, s.body), move_head: mix(head, s.head), ratio: Math.max(...all) / Math.min(...all), most: Math.exp(2 / s.temperature) };
+    const body = sngs(two ? s.body : whole, s.temperature), head = two ? sngs(s.head, s.temperature) : body, ratio = Math.max(...[...body, ...head].map((row) => Math.max(...row) / Math.min(...row)));
+    return { body, head, move_body: mix(body, s.body), move_head: mix(head, s.head), ratio, most: Math.exp(2 / s.temperature) };
   },
 
   draw({ body, head, left, right }, s, r) {
@@ -47,7 +47,7 @@ export default explorer({
   say(s, { body, head, ratio, most }) {
     const m = body.length, i = clamp(s.chosen, 0, m - 1);
     const own = s.stages === "two" ? `${number(body[i][i], 2)} of its own body update and ${number(head[i][i], 2)} of its own head update` : `${number(body[i][i], 2)} of its own update`;
-    return { text: `Client ${named(s, i)} takes ${own}; a plain mean would take ${number(1 / m, 2)}. The largest weight is ${number(ratio)} times the smallest; e^(2/temperature) = ${number(most)} is the most it can be.${s.stages === "one" ? " One stage: body and head share their weights." : ""}` };
+    return { text: `Client ${named(s, i)} takes ${own}; a plain mean would take ${number(1 / m, 2)}. In one row the largest weight is up to ${number(ratio)} times the smallest; e^(2/temperature) = ${number(most)} is the most it can be.${s.stages === "one" ? " One stage: body and head share their weights." : ""}` };
   },
 
   tries: [

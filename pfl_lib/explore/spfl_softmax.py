@@ -53,6 +53,6 @@ class SPFLSoftmax(Explorer):
             "head": (S[1] if S.ndim == 3 else S).tolist(),
             "move_body": moves[:, :2].tolist(),
             "move_head": moves[:, 2:].tolist(),
-            "ratio": float(S.max() / S.min()),
+            "ratio": float((S.amax(-1) / S.amin(-1)).max()),  # in one row
             "most": math.exp(2 / self.temperature),
         }
