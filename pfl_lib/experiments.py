@@ -17,7 +17,11 @@ from pathlib import Path
 
 import torch
 
+from pfl_lib import data as datasets
+from pfl_lib import partition
 from pfl_lib._version import __version__
+from pfl_lib.algorithms import algorithm
+from pfl_lib.federation import Federation
 from pfl_lib.run import run
 
 
@@ -190,3 +194,23 @@ def library_fingerprint():
 def _percent(results, method, what):
     mean, spread = 100 * results.mean(method, what), 100 * results.spread(method, what)
     return f"{mean:.2f} ± {spread:.2f}" if len(results.of(method)) > 1 else f"{mean:.2f}"
+
+
+def taste(method, rounds=6):
+    """``method`` beside Separate and FedAvg on a small federation: for the reference pages.
+
+    Twelve clients in three hidden groups that name the classes differently, 8×8 digits.
+    """
+    data = datasets.load("digits")
+    thirds = [(0, 1, 2), (3, 4, 5), (6, 7, 8, 9)]
+    clients = partition.grouped(
+        data, group_classes=thirds, group_clients=[4] * 3, group_sizes=[40] * 3, test_size=20
+    )
+    data = partition.conflicting_labels(clients, data)
+    fed = Federation(data, clients, "mlp", lr=0.1, batch_size=10, epochs=2)
+    methods = {"Separate": algorithm("separate"), "FedAvg": algorithm("fedavg")}
+    methods[method.label] = method
+    results, _ = measure(
+        "taste", "smoke", methods, lambda seed: fed, rounds, checkpoints=None, progress=False
+    )
+    return results.table()
