@@ -219,6 +219,19 @@ METHODS = {
     "per-fedavg+ala": (with_ala(algorithm("per-fedavg"), **QUICK), ("ala_own", "ala_begin")),
     "pfedme+ala": (with_ala(algorithm("pfedme", inner_steps=2), **QUICK), ("theta", "ala_own")),
     "fedphp+ala": (with_ala(algorithm("fedphp", lam=0.5), **QUICK), ("h", "ala_own")),
+    "fedamp+ala": (
+        with_ala(algorithm("fedamp", self_weight=0.5, prox_beta=2.0), **QUICK),
+        ("w", "ala_own", "ala_weights"),
+    ),
+    "fedacs+ala": (with_ala(algorithm("fedacs", p=0.3), **QUICK), ()),  # participants decide
+    "fedrep+ala": (
+        with_ala(algorithm("fedrep", head_epochs=2), **QUICK),
+        ("w", "ala_own", "ala_weights"),
+    ),
+    "partialfed+ala": (
+        with_ala(algorithm("partialfed", model_batches=2, strategy_batches=1), **QUICK),
+        ("w", "logits", "ala_weights"),
+    ),
 }
 every_method = pytest.mark.parametrize("name", METHODS)
 
@@ -273,7 +286,8 @@ def test_stopped_and_resumed_to_the_last_bit(federation, name, tmp_path):
     assert resumed.accuracy == straight.accuracy and resumed.sent == straight.sent
     assert all(torch.equal(resumed.state[n], straight.state[n]) for n in straight.state)
     models = 1 + fed.m if method.name in ("fedfomo", "apple") else 2
-    assert straight.sent[-1] == 4 * 3 * models * fed.d
+    size = int((~fed.head_mask).sum()) if "fedrep" in method.name else fed.d
+    assert straight.sent[-1] == 4 * 3 * models * size
 
 
 # ---- FedALA -------------------------------------------------------------------------------------
@@ -365,12 +379,73 @@ def test_fedavg_with_ala_is_fedala(federation):
     assert (other.label, other.name) == ("FedAvg+ALA", "fedavg+ala")
 
 
-def test_without_layers_the_method_is_what_it_was(federation):
-    fed = federation()
-    for name in ("fedprox", "per-fedavg", "pfedme", "ditto", "fedphp"):
-        base = algorithm(name)
-        mixed, plain = go(with_ala(base, ala_layers=0), fed, 3), go(base, fed, 3)
-        assert all(torch.equal(mixed[tensor], plain[tensor]) for tensor in plain), name
+LENT = {  # every method of the paper's table, and those that pass messages
+    "fedprox": {},
+    "per-fedavg": {},
+    "pfedme": {},
+    "ditto": {},
+    "fedphp": {},
+    "fedrep": {"head_epochs": 2},
+    "partialfed": {},
+    "fedamp": {"self_weight": 0.5},
+    "heurfedamp": {},
+    "fedacs": {},
+}
+
+
+@pytest.mark.parametrize("name", LENT)
+def test_without_layers_the_method_is_what_it_was_and_with_one_it_is_not(federation, name):
+    fed, base = federation(), algorithm(name, **LENT[name])
+    plain = go(base, fed, 3)
+    mixed = go(with_ala(base, ala_layers=0), fed, 3)
+    assert all(torch.equal(mixed[tensor], plain[tensor]) for tensor in plain)
+    mixed = go(with_ala(base, ala_layers=1, **QUICK), fed, 3)
+    model = "w" if "w" in plain else "x"
+    assert (mixed[model] - plain[model]).norm() > 1e-3
+    assert (mixed.ala_weights < 1).any()
+
+
+def test_every_row_of_the_applicability_table_can_be_had():
+    table = pfl_lib.papers.table("fedala", 4)
+    names = {method.label: method.name for method in pfl_lib.algorithms.ALL}
+    lent = [row for row in table.rows if table[row, "Tiny-ImageNet, with ALA"].mean is not None]
+    assert len(lent) == 9
+    for label in lent:
+        name = names[label]
+        assert with_ala(algorithm(name, **LENT.get(name, {}))).label == f"{label}+ALA"
+
+
+def test_with_ala_fedamp_starts_at_the_mix_and_is_pulled_to_the_message(federation):
+    fed, method = federation(), with_ala(algorithm("fedamp", self_weight=0.5), **QUICK)
+    here, asked = watched(fed.at(1))
+    state = method.round(go(method, fed, 1), here, fed.everyone)
+    (rows,) = (work.rows for work, _ in asked if work.step == "descend")
+    assert torch.equal(rows["w"], state.ala_begin)
+    assert torch.equal(rows["centre"], state.u)
+    assert not torch.equal(state.ala_begin, state.u)
+    assert torch.equal(state.ala_own, state.w) and torch.equal(method.personal(state, fed), state.w)
+
+
+def test_with_ala_fedreps_head_is_the_clients_own(federation):
+    fed, method = federation(), with_ala(algorithm("fedrep", head_epochs=2), **QUICK)
+    before = go(method, fed, 1)
+    after = method.round(before, fed.at(1), fed.everyone)
+    head = fed.head_mask
+    assert torch.equal(after.ala_begin[:, head], before.w[:, head])
+    assert (after.ala_weights[:, head[method.top(fed)]] == 1).all()
+    assert (after.ala_weights[:, ~head[method.top(fed)]] < 1).any()
+    assert torch.equal(after.ala_own, after.w)
+    with pytest.raises(ValueError, match=r"ala_layers must be at most 1, .* got 2"):
+        with_ala(algorithm("fedrep"), ala_layers=2).start(fed)
+
+
+def test_with_ala_partialfed_chooses_between_the_mix_and_the_own_model(federation):
+    fed, method = federation(), with_ala(algorithm("partialfed"), **QUICK)
+    before = go(method, fed, 1)
+    here, asked = watched(fed.at(1))
+    after = method.round(before, here, fed.everyone)
+    (rows,) = (work.rows for work, _ in asked if work.step == "partialfed")
+    assert torch.equal(rows["w"], after.ala_begin) and torch.equal(rows["own"], before.w)
 
 
 def test_with_ala_dittos_personal_model_is_tied_to_the_mix(federation):
@@ -394,13 +469,18 @@ def test_with_ala_fine_tuning_and_adaptation_start_at_the_mix(federation):
         assert torch.equal(asked[-1][0].rows["w"], state.ala_begin)
 
 
-REFUSED = ("separate", "fedfomo", "apple", "partialfed", "fedrep", "scaffold", "fedala", "fedavg-c")
+REFUSED = ("separate", "fedfomo", "apple", "scaffold", "fedala", "fedavg-c")
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_methods_without_one_global_model_to_begin_from_are_refused(name):
-    with pytest.raises(ValueError, match=r"must hand every client one global model .* does not"):
+def test_methods_without_one_model_to_begin_from_are_refused(name):
+    with pytest.raises(ValueError, match=r"must hand every client one model .* does not"):
         with_ala(algorithm(name))
+
+
+def test_with_ala_wants_messages_that_are_begun_from():
+    with pytest.raises(ValueError, match=r"FedAMP with begin='w' .* allowed is begin='u'"):
+        with_ala(algorithm("fedamp", self_weight=0.5, begin="w"))
 
 
 def test_with_ala_wants_a_method():
