@@ -12,7 +12,7 @@ FedAMPPlane(alpha=0.5, attention='negative_exponential', chosen=0, form='alpha',
 
 To write another: a Python class with its settings and ``compute()``, by library functions; and a
 module with the same formula in JavaScript (``compute``), its picture (``draw``) and its words
-(``say``). Sliders, themes, dragging, keyboard and the wire to Python are in kit.js, whose text is
+(``say``). Sliders, themes, dragging, keyboard and the wire to Python are in the kit, whose text is
 put before yours; formulas.js holds what several explorers compute. An explorer of this package is
 two files beside this one and a line in ``_HOMES``; tests/test_explorers.py then turns all its knobs
 in a browser and compares ``compute`` with ``compute()``. One for a notebook may hold its module as

@@ -13,6 +13,7 @@ import traitlets
 from pfl_lib import _check
 
 _FOLDER = pathlib.Path(__file__).parent
+KIT = ("kit_basics.js", "kit_picture.js", "kit_controls.js", "kit.js")  # one text, in this order
 
 
 # ---- settings: traits that refuse bad values at the door -------------------------------------
@@ -139,7 +140,7 @@ class Explorer(anywidget.AnyWidget):
         for trait in vars(cls).values():
             if isinstance(trait, traitlets.TraitType):
                 trait.tag(sync=True)
-        cls._esm = "\n".join(_text(name) for name in ("kit.js", *cls.modules))
+        cls._esm = "\n".join(_text(name) for name in (*KIT, *cls.modules))
         cls._css = _text("explore.css")
 
     def __init__(self, **settings):

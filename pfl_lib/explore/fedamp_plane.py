@@ -46,7 +46,7 @@ class FedAMPPlane(Explorer):
         if self.form == "alpha":
             xi = formulas.fedamp_weights(W, A, self.alpha)
         else:
-            xi = formulas.attention_weights(W, A, W.new_tensor(self.self_weight))
+            xi = formulas.attention_weights(W, A, self.self_weight)
         return {
             "xi": xi.tolist(),
             "u": formulas.mix(xi, W).tolist(),

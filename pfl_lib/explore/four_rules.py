@@ -37,7 +37,7 @@ class FourRules(Explorer):
 
     def compute(self):
         W = torch.tensor(self.points, dtype=torch.float64)
-        own, m = W.new_tensor(self.self_weight), len(W)
+        own, m = self.self_weight, len(W)
         A = attentions.negative_exponential(self.sigma)
         weights = {
             "fedavg": W.new_full((m, m), 1 / m),

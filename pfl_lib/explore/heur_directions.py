@@ -37,7 +37,7 @@ class HeurDirections(Explorer):
 
     def compute(self):
         W = torch.tensor(self.points, dtype=torch.float64)
-        own = W.new_tensor(self.self_weight)
+        own = self.self_weight
         heur = formulas.heurfedamp_weights(W, self.sigma, own)
         amp = formulas.attention_weights(W, attentions.negative_exponential(2 / self.sigma), own)
         best = self.similar / (self.similar + 1)
