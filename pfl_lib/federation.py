@@ -116,6 +116,16 @@ class Federation:
         here.k = round_
         return here
 
+    def with_part(self, positions):
+        """This federation with only some of each client's training samples, by their positions."""
+        here, samples = copy.copy(self), self._train_samples
+        pick = [p.to(self.device) for p in positions]
+        here._train_samples = samples._replace(
+            index=tuple(i[p] for i, p in zip(samples.index, pick, strict=True)),
+            labels=tuple(y[p] for y, p in zip(samples.labels, pick, strict=True)),
+        )
+        return here
+
     def train(
         self,
         start: Tensor,

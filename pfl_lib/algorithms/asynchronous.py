@@ -20,7 +20,7 @@ class Asynchronous(Algorithm):
 
     stragglers: str | int | tuple = "spfl"
     local_steps: int | None = None
-    tested = "the server's model (each client's last own model is tested beside it)"
+    tested = "the server's model"
     partial = False  # the timetable says who takes part
 
     def gather(self, state, fed, here, late):

@@ -25,7 +25,7 @@ class FedACS(Algorithm):
     name = "fedacs"
     label = "FedACS"
     paper = "Chen et al., FedACS, Algorithm 1"
-    tested = "the client's own model w after local training (its message u is tested beside it)"
+    tested = "the client's own model w, trained"
 
     def start(self, fed):
         w = fed.initial()

@@ -1,6 +1,5 @@
 """FedFomo: move towards the models that help (after Zhang et al., ICLR 2021)."""
 
-import copy
 from dataclasses import dataclass
 
 import torch
@@ -34,7 +33,7 @@ class FedFomo(Algorithm):
     name = "fedfomo"
     label = "FedFomo"
     paper = "after Zhang et al., ICLR 2021"
-    tested = "the client's own model after local training (its start is tested beside it)"
+    tested = "the client's own model, trained"
 
     def start(self, fed):
         w = fed.initial()
@@ -80,11 +79,4 @@ def split(fed, share):
         cut = min(max(1, round(share * n)), n - 1)
         kept.append(order[cut:])
         held.append(order[:cut] if cut else order)
-    return _only(fed, kept), _only(fed, held)
-
-
-def _only(fed, positions):
-    here, samples = copy.copy(fed), fed._train_samples
-    pick = lambda rows: tuple(r[p.to(r.device)] for r, p in zip(rows, positions))  # noqa: E731
-    here._train_samples = samples._replace(index=pick(samples.index), labels=pick(samples.labels))
-    return here
+    return fed.with_part(kept), fed.with_part(held)

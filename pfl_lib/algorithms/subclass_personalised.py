@@ -25,10 +25,7 @@ class SubclassPersonalised(Algorithm):
     temperature: float = 1.0
     local_head: bool = False
     paper = "the SPFL paper, Algorithm 1"
-    tested = (
-        "the client's own model as the server sends it back "
-        "(before that mixing, after local training, it is tested beside it)"
-    )
+    tested = "the client's own model, as the server sends it back"
     partial = False  # the mean and the probe need everyone
 
     def mix(self, w, trained, S, parts, fed):
