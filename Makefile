@@ -12,7 +12,7 @@ READY := .venv/.installed
 PY := .venv/bin/python
 # one thread for each process: two processes with two threads each only get in each other's way
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest
-CHAPTERS := $(wildcard notebooks/*.ipynb)
+CHAPTERS := $(wildcard notebooks/*.ipynb notebooks/reference/*.ipynb)
 
 .PHONY: help book serve test lint format unit notebooks site experiment bench install clean veryclean
 

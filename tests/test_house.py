@@ -101,7 +101,7 @@ def test_toc_names_every_page_once():
 
 def test_toc_leaves_no_page_out():
     pages = [*(ROOT / "book").rglob("*.md"), *(ROOT / "book").rglob("*.ipynb")]
-    pages += (ROOT / "notebooks").glob("*.ipynb")
+    pages += (ROOT / "notebooks").rglob("*.ipynb")
     names = {p.relative_to(ROOT).with_suffix("").as_posix() for p in pages}
     assert sorted(names - set(PAGES)) == []
 

@@ -34,8 +34,9 @@ SETUP_TAGS = ["setup", "remove-cell"]
 
 
 def all_notebooks():
-    """Every notebook of the project, chapters first."""
-    return sorted((ROOT / "notebooks").glob("*.ipynb")) + sorted(EXPERIMENTS.glob("*.ipynb"))
+    """Every notebook of the project: chapters, the reference, experiments."""
+    folders = (ROOT / "notebooks", ROOT / "notebooks" / "reference", EXPERIMENTS)
+    return [path for folder in folders for path in sorted(folder.glob("*.ipynb"))]
 
 
 def is_experiment(path):
