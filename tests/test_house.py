@@ -121,7 +121,8 @@ def test_readme_lists_the_algorithms_there_are():
 
 def test_readme_pictures_and_links_exist():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
+    links = re.findall(r"\]\(([^)#]+)", text) + re.findall(r'src="([^"]+)"', text)
+    links = [link for link in links if "://" not in link]
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
