@@ -77,27 +77,36 @@ const named = (s, i) => (s.labels && s.labels[i]) || String(i + 1);
 // ---- colours -------------------------------------------------------------------------------------
 
 const channels = (hex) => [1, 3, 5].map((k) => parseInt(hex.slice(k, k + 2), 16));
-function blend(a, b, part) {
+function remembered(f) {
+  // a heat map asks for the same few colours hundreds of times
+  const known = new Map();
+  return (...given) => {
+    const key = given.join();
+    if (!known.has(key)) known.set(key, f(...given));
+    return known.get(key);
+  };
+}
+const steps = remembered((a, b, step) => {
   const from = channels(a),
     to = channels(b);
   return (
     "#" +
     from
       .map((x, k) =>
-        Math.round(x + (to[k] - x) * clamp(part, 0, 1))
+        Math.round(x + ((to[k] - x) * step) / 256)
           .toString(16)
           .padStart(2, "0"),
       )
       .join("")
   );
-}
-function onTop(colour) {
-  // black or white, whichever reads better: never below 4.5 to 1
-  const [r, g, b] = channels(colour).map((c) =>
-    (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4,
-  );
+});
+const blend = (a, b, part) => steps(a, b, Math.round(clamp(part, 0, 1) * 256));
+// Black or white, whichever reads better on a colour: never below 4.5 to 1.
+const onTop = remembered((colour) => {
+  const light = (c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
+  const [r, g, b] = channels(colour).map(light);
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000000" : "#ffffff";
-}
+});
 const groupColour = (s, i) => PALETTE[((s.groups && s.groups[i]) || 0) % PALETTE.length];
 
 function darkPage() {
