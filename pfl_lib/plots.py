@@ -8,9 +8,9 @@ import matplotlib
 import matplotlib.pyplot as plt
 import torch
 
-# Settle on a backend now: a notebook's would otherwise be set up inside the first rc_context below
+# Load the backend now: a notebook's would otherwise be set up inside the first rc_context below
 # and undone at its end, and no later figure would be shown.
-matplotlib.get_backend()
+plt.switch_backend(matplotlib.get_backend())
 
 #: Okabe and Ito's palette, in the order the explorers use.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#7A6000", "#555555")
