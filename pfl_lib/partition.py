@@ -27,6 +27,7 @@ __all__ = [
     "iid",
     "label_noise",
     "load",
+    "official_test",
     "pathological",
     "scarce",
 ]
@@ -508,6 +509,24 @@ def hold_out(partition, share=0.2, seed=0):
     about = f"{partition.about}; {share:.0%} of the training samples held out"
     tested = replace(partition, train=kept, labels=labels or None, about=about)
     return tested, replace(tested, test=held, about=f"{about} and tested on")
+
+
+def official_test(partition, data):
+    """The same clients, each tested on all official test samples of the classes it trains on.
+
+    For partitions that leave a client too few test samples to see a small difference, such as
+    :func:`class_subset`.  Clients of one class are then tested on the same samples.
+    """
+    y = data.y.clone()
+    y[: data.n_train] = -1  # nobody is tested on training samples
+    test = [torch.isin(y, data.y[own]).nonzero().squeeze(1) for own in partition.train]
+    for i, index in enumerate(test):
+        if len(index) == 0:
+            raise ValueError(
+                f"the official test part of {data.name} has no sample of the classes of client {i}"
+            )
+    about = f"{partition.about}; tested on the official test samples of its classes"
+    return replace(partition, test=test, about=about)
 
 
 def label_noise(partition, data, client_share=0.4, label_share=0.2, seed=0):

@@ -540,6 +540,15 @@ def test_deal_never_gives_a_client_a_sample_twice():
         deal(labels, 0, torch.tensor([[0, 4]]), 0, "test")
 
 
+def test_official_test_holds_all_test_samples_of_the_trained_classes(mnist):
+    clients = partition.class_subset(mnist, clients=5, classes_per_client=3)
+    tested = partition.official_test(clients, mnist).check(mnist)
+    for before, train, test in zip(clients.train, tested.train, tested.test):
+        assert torch.equal(before, train) and int(test.min()) >= mnist.n_train
+        own = torch.isin(mnist.y_test, mnist.y[train].unique())
+        assert torch.equal(mnist.y[test], mnist.y_test[own])
+
+
 # ---- the papers' settings on real data, where there are some --------------------------------
 
 
