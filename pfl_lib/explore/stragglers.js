@@ -194,12 +194,28 @@ export default explorer({
     {
       name: "The paper’s rate",
       set: (s) => ({ ...s, staleness: 5, lr: 0.001, steps: 20, drift: 0.08 }),
-      why: "β = 0.001: the printed leap is next to nothing. What helps is Eq. (11)’s new base, the model of now.",
+      why: "β = 0.001: the printed leap is next to nothing. What helps is Eq. (11)’s new base, the model of now: so in all of 400 random placements.",
     },
     {
-      name: "Longer steps",
-      set: (s) => ({ ...s, staleness: 8, lr: 0.02, steps: 20, drift: 0.08 }),
-      why: "Larger updates make the printed leap visible, and it points the wrong way; with sign and 1/(βE) put right it helps.",
+      name: "A typical place",
+      set: (s) => ({ ...s, staleness: 5, lr: 0.02, steps: 20, drift: 0.08 }),
+      why: "The median of 400 random placements: the compensated leap gains about a tenth. The printed one was worse than none in all 400.",
+    },
+    {
+      name: "A lucky place",
+      set: (s) => ({
+        ...s,
+        places: [
+          [-1.5, 0],
+          [1, -0.1],
+          [0.4, 1.2],
+        ],
+        staleness: 5,
+        lr: 0.02,
+        steps: 20,
+        drift: 0.08,
+      }),
+      why: "Searched for: here the compensated leap cuts the error to a quarter. It helped in 70 % of 400 random placements, mostly far less.",
     },
     {
       name: "Overshoot",
@@ -215,7 +231,7 @@ export default explorer({
         steps: 20,
         drift: 0.15,
       }),
-      why: "The compensated form takes the squared gradient for the curvature. Far from the optimum that is too much: no leap is best.",
+      why: "The compensated form takes the squared gradient for the curvature. Where gradients are large that is too much: no leap is best.",
     },
     {
       name: "Barely late",

