@@ -234,7 +234,7 @@ class Federation:
         return "threads" if on_cpu and self.network.convolutional else "stacked"
 
     def _clients(self, who):
-        clients = torch.as_tensor(who).tolist()
+        clients = torch.as_tensor(who).cpu().tolist()
         wrong = [i for i in clients if not 0 <= i < self.m]
         if wrong or len(set(clients)) != len(clients):
             raise ValueError(

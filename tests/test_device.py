@@ -1,0 +1,70 @@
+"""Every algorithm stays on its device: a round on a stand-in accelerator gives the same numbers."""
+
+import warnings
+
+import pytest
+import torch
+from standin_device import DEVICE, Away, accelerator
+
+import pfl_lib
+from pfl_lib import Federation, algorithm, algorithms, partition
+
+HYPER = {"fedamp": {"self_weight": 0.3}}
+# Closures over a client's own tensors inside a gradient inside vmap: more than the stand-in's
+# wrapper can follow, so these two are tried client by client.
+ENGINE = {"fedphp": "loop", "apple": "loop"}
+
+
+def test_the_stand_in_refuses_what_a_gpu_refuses():
+    with accelerator():
+        x = torch.ones(3, device=DEVICE)
+        assert x.device == DEVICE and torch.equal((x + x).cpu(), torch.full((3,), 2.0))
+        with pytest.raises(RuntimeError, match=r"tensors \[\(3,\)\] are on the CPU"):
+            x + torch.ones(3)
+        with pytest.raises(RuntimeError, match="are on the CPU"):
+            x[torch.randperm(3)]
+
+
+@pytest.fixture(scope="module")
+def clients():
+    data = pfl_lib.data.load("digits")
+    halves = [(0, 1, 2, 3, 4), (5, 6, 7, 8, 9)]
+    parts = partition.grouped(
+        data, group_classes=halves, group_clients=[2, 2], group_sizes=[20, 13], test_size=10
+    )
+    return data, parts
+
+
+def two_rounds(method, clients, device, engine, model):
+    fed = Federation(*clients, model, device=device, engine=engine, batch_size=8)
+    state = method.start(fed.at(0))
+    for k in range(2):
+        state = method.round(state, fed.at(k), fed.everyone)
+    w = method.personal(state, fed.at(1))
+    return w, fed.evaluate(w)[0]
+
+
+def same_on_the_accelerator(method, clients, engine, model="mlp"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        w, accuracy = two_rounds(method, clients, "cpu", engine, model)
+        with accelerator():
+            away, accuracy_away = two_rounds(method, clients, DEVICE, engine, model)
+    assert isinstance(away, Away) and isinstance(accuracy_away, Away)
+    torch.testing.assert_close(away.here, w)
+    torch.testing.assert_close(accuracy_away.here, accuracy)
+
+
+@pytest.mark.parametrize("name", algorithms.names())
+def test_no_round_leaves_its_device(name, clients):
+    method = algorithm(name, **HYPER.get(name, {}))
+    same_on_the_accelerator(method, clients, ENGINE.get(name, "stacked"))
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedamp", "fedala"])
+def test_the_plain_loop_stays_too(name, clients):
+    same_on_the_accelerator(algorithm(name, **HYPER.get(name, {})), clients, "loop")
+
+
+def test_a_convolutional_network_stays_too(clients):
+    same_on_the_accelerator(algorithm("separate"), clients, "stacked", "mcmahan_cnn")
