@@ -9,7 +9,7 @@ from standin_device import DEVICE, Away, accelerator
 import pfl_lib
 from pfl_lib import Federation, algorithm, algorithms, partition
 
-HYPER = {"fedamp": {"self_weight": 0.3}}
+HYPER = {"fedamp": {"self_weight": 0.3}, "fedphp": {"transfer": "predictions"}}
 # Closures over a client's own tensors inside a gradient inside vmap: more than the stand-in's
 # wrapper can follow, so these two are tried client by client.
 ENGINE = {"fedphp": "loop", "apple": "loop"}
