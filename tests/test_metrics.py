@@ -106,9 +106,31 @@ def test_wilcoxon_is_scipys_and_knows_its_direction():
     theirs = random.uniform(0.2, 0.7, 30)
     ours = theirs + random.normal(0.03, 0.05, 30)
     for side in ("two-sided", "greater", "less"):
-        expected = stats.wilcoxon(ours - theirs, alternative=side).pvalue
+        expected = stats.wilcoxon(ours - theirs, alternative=side, method="exact").pvalue
         assert metrics.wilcoxon(ours, theirs, side).p == pytest.approx(expected)
     assert metrics.wilcoxon(ours, theirs, "greater").p < 0.05
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_wilcoxon_is_exact_with_ties(seed):
+    """Against all 2^n ways to choose the signs of the mean ranks."""
+    difference = np.random.default_rng(seed).integers(-3, 5, 9)
+    difference = difference[difference != 0]
+    found = metrics.wilcoxon(0.5 + difference / 20, np.full(len(difference), 0.5))
+    ranks = stats.rankdata(abs(difference))
+    signs = np.array(np.meshgrid(*[(0, 1)] * len(ranks))).reshape(len(ranks), -1)
+    sums, gained = ranks @ signs, ranks[difference > 0].sum()
+    p = 2 * min((sums >= gained - 1e-9).mean(), (sums <= gained + 1e-9).mean())
+    assert found.p == pytest.approx(min(1, p))
+    assert found.smaller == min(gained, ranks.sum() - gained)
+
+
+def test_wilcoxon_of_many_clients_is_nearly_normal():
+    random = np.random.default_rng(2)
+    theirs = random.binomial(50, 0.8, 300) / 50
+    ours = (random.binomial(50, 0.81, 300) / 50).clip(0, 1)
+    expected = stats.wilcoxon((ours - theirs).round(9), method="asymptotic").pvalue
+    assert metrics.wilcoxon(ours, theirs).p == pytest.approx(expected, rel=0.02)
 
 
 def test_wilcoxon_of_equal_methods_says_nothing():
