@@ -127,6 +127,11 @@ class Problem:
             models.append(self.round(models[-1], alpha))
         return torch.stack(models)
 
+    def steepest(self, path):
+        """The least B for which Assumption 1 holds at these models (k, m, d)."""
+        pull = self.lam**2 * norm2(self.price_gradient(path))
+        return float(torch.maximum(norm2(self.loss_gradient(path)), pull).max().sqrt())
+
     @property
     def price_smoothness(self):
         """L_A, a Lipschitz constant of ∇𝒜."""
@@ -231,6 +236,20 @@ class FlatBowls(Problem):
         steepest = math.sqrt(2 * self.attention.slope_at_zero / math.e)  # of r ↦ A(r²)
         of_price = self.lam * math.sqrt(m) * (m - 1) * steepest
         return max(9 / (8 * math.sqrt(3)) * math.sqrt(m * d), of_price)
+
+
+def plane_toy(attention, lam=1.0):
+    """Six clients in two groups who each have a noisy estimate of a point in the plane."""
+    truth = torch.tensor([[-2.0, 1.0]] * 3 + [[2.0, -1.0]] * 3, dtype=torch.float64)
+    random = torch.Generator().manual_seed(1)
+    noise = torch.randn(6, 2, generator=random, dtype=torch.float64)
+    return Quadratics(truth + 0.9 * noise, attention, lam, H=torch.eye(2, dtype=torch.float64))
+
+
+def random_starts(count, like, spread, seed=0):
+    """``count`` stacks of models of the shape of ``like``, normal with this spread."""
+    random = torch.Generator().manual_seed(seed)
+    return spread * torch.randn(count, *like.shape, generator=random, dtype=like.dtype)
 
 
 def convex_toy(seed=0, m=6, d=4, sigma=0.5, lam=0.3):
@@ -365,7 +384,7 @@ def bistable_centres(mu, lam, sigma, m):
     return c
 
 
-def count_limits(mu, lam, sigma=1.0, m=4, starts=6, rounds=1000, tolerance=0.02, seed=0):
+def count_limits(mu, lam, sigma=1.0, m=4, starts=6, rounds=2000, tolerance=0.02, seed=0):
     """How many different places FedAMP comes to rest in, from several starts, for each (μ, λ).
 
     The clients are those of ``bistable_centres``; the local solutions are exact.

@@ -119,12 +119,6 @@ def test_weak_convexity_is_attained_by_one_against_the_rest():
 
 
 # ----------------------------------------------------------------------------- Theorem 1
-def steepest(problem, path):
-    """B of Assumption 1 along this path."""
-    own, pull = problem.loss_gradient(path), problem.lam * problem.price_gradient(path)
-    return float(torch.maximum(norm2(own), norm2(pull)).max().sqrt())
-
-
 @pytest.mark.parametrize(
     ("K", "gap", "printed", "half_to_mean", "constant"),
     [
@@ -139,7 +133,7 @@ def test_theorem1_measured(K, gap, printed, half_to_mean, constant):
     best = problem.settle(start)
     path = problem.path(start, problem.lam / math.sqrt(K), K)
     gaps = problem.value(path) - problem.value(best)
-    far, B = float(norm2(start - best)), steepest(problem, path)
+    far, B = float(norm2(start - best)), problem.steepest(path)
     half = theory.theorem1_bound(far, B, K)
     assert float(gaps.min()) == pytest.approx(gap, rel=0.04)
     assert theory.theorem1_bound(far, B, K, printed=True) == pytest.approx(printed, rel=0.01)
@@ -191,6 +185,16 @@ def test_theorem2_forms_are_named():
 
 
 # --------------------------------------------------------------------------- experiments
+def test_start_decides_the_end_only_where_the_price_is_not_convex():
+    ends = {}
+    for A in (exponential(1.0), tamed(1.0)):
+        problem = theory.plane_toy(A)
+        starts = theory.random_starts(12, problem.c, spread=3.0)
+        values = problem.value(problem.settle(starts, rounds=1500, tolerance=1e-8))
+        ends[A.name] = len(set(values.numpy().round(3).tolist()))
+    assert ends["tamed_square_root"] == 1 < ends["negative_exponential"]
+
+
 def test_limits_are_unique_exactly_where_the_problem_is_convex():
     mu = torch.tensor([0.5, 1.0, 2.0, 4.0], dtype=torch.float64)[:, None]
     lam = torch.tensor([0.2, 0.6, 1.0], dtype=torch.float64)[None]
