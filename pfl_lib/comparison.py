@@ -39,7 +39,37 @@ FACTS = {
     "lga": ("one model", "nothing", "equal weights, late models moved on", "2Σ"),
     "plga": ("one model", "a mixture with the global one", "angle of update and progress", "3Σ"),
 }
-HEAD = ("method", "clients share", "stays personal", "weights decided by", "sent", "tested")
+#: The three scales of the map of the field, each from least to most.
+SHARED = ("nothing", "one model", "some layers", "every model")
+PERSONAL = ("nothing", "some steps from it", "a model beside it", "some layers", "the whole model")
+DECIDES = ("nobody", "a rule fixed before", "the server, from models", "the client, by its loss")
+#: name: its place on SHARED, PERSONAL and DECIDES (relatives of a method are left out)
+PLACES = {
+    "separate": (0, 4, 0),
+    "fedavg": (1, 0, 1),
+    "fedprox": (1, 0, 1),
+    "scaffold": (1, 0, 1),
+    "fedasync": (1, 0, 1),
+    "lga": (1, 0, 1),
+    "fedavg-ft": (1, 1, 1),
+    "fedavg-c": (1, 1, 1),
+    "per-fedavg": (1, 1, 1),
+    "pfedme": (1, 1, 1),
+    "ditto": (1, 2, 1),
+    "fedphp": (1, 2, 1),
+    "plga": (1, 2, 2),
+    "apfl": (1, 2, 3),
+    "fedala": (1, 2, 3),
+    "partialfed": (1, 3, 3),
+    "fedrep": (2, 3, 1),
+    "fedamp": (3, 4, 2),
+    "heurfedamp": (3, 4, 2),
+    "fedacs": (3, 4, 2),
+    "spfl": (3, 4, 2),
+    "fedfomo": (3, 4, 3),
+    "apple": (3, 4, 3),
+}
+HEAD = ("method", "clients share", "stays personal", "weights by", "sent", "tested")
 
 
 class Comparison:
@@ -56,7 +86,8 @@ class Comparison:
         return "\n".join(" | ".join(row) for row in (HEAD, *self.rows))
 
     def _repr_html_(self):
-        head = "".join(f"<th>{html.escape(word)}</th>" for word in HEAD)
+        wide = ' style="min-width: 8em"'  # else the browser squeezes the last columns
+        head = "".join(f"<th{wide}>{html.escape(word)}</th>" for word in HEAD)
         body = ""
         for row in self.rows:
             first, *others = (html.escape(word) for word in row)
