@@ -1,0 +1,230 @@
+"""Faulty and masked uploads: what is sent, who is touched, and that every algorithm runs on it."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import pfl_lib
+from pfl_lib import Federation, algorithm, algorithms, partition, run
+from pfl_lib.algorithms import with_ala
+from pfl_lib.faults import KINDS, Faulty, Masked
+from pfl_lib.formulas import weighted_average
+from pfl_lib.theory import QuadraticFederation, iterate
+
+
+@pytest.fixture(scope="module")
+def fed():
+    data = pfl_lib.data.load("digits")
+    clients = partition.scarce(partition.iid(data, clients=5), samples=20)
+    return Federation(data, clients, "mlp", lr=0.05, batch_size=10)
+
+
+@pytest.fixture
+def toy():
+    c = torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 3.0]], dtype=torch.float64)
+    return QuadraticFederation(torch.ones_like(c), c, start=torch.full_like(c, 0.5))
+
+
+def sent(toy, **fault):
+    return Faulty(toy, clients=[2], **fault).train(toy.initial(), toy.everyone)
+
+
+# --------------------------------------------------------------------------------- what is sent
+@pytest.mark.parametrize(
+    "kind, of, upload",
+    [
+        ("sign_flip", "model", [-6.0, -6.0]),
+        ("sign_flip", "update", [-4.5, -4.5]),  # 0.5 − 2·(3 − 0.5)
+        ("scale", "model", [6.0, 6.0]),
+        ("scale", "update", [5.5, 5.5]),
+    ],
+)
+def test_what_a_faulty_client_sends(toy, kind, of, upload):
+    rows = sent(toy, kind=kind, of=of, strength=2.0)
+    assert_close(rows[2], torch.tensor(upload, dtype=torch.float64))
+    assert_close(rows[:2], toy.c[:2])
+
+
+@pytest.mark.parametrize("of", ["model", "update"])
+def test_a_stale_client_sends_what_it_began_with(toy, of):
+    assert_close(sent(toy, kind="stale", of=of)[2], toy.initial()[2])
+
+
+def test_noise_is_as_long_as_said():
+    c = torch.ones(2, 40_000, dtype=torch.float64)
+    toy = QuadraticFederation(torch.ones_like(c), c)
+    for strength in (0.5, 3.0):
+        noisy = Faulty(toy, [1], "noise", strength).train(toy.initial(), toy.everyone)
+        ratio = (noisy - c)[1].norm() / c[1].norm()
+        assert abs(ratio - strength) < 0.02 * strength
+
+
+def test_noise_is_keyed(toy):
+    """Another round, client or seed gives other noise; who else takes part changes nothing."""
+    faulty = Faulty(toy, [1, 2], "noise")
+    both = faulty.train(toy.initial(), toy.everyone)
+    alone = faulty.train(toy.initial()[2:], torch.tensor([2]))
+    assert_close(both[2:], alone, rtol=0, atol=0)
+    for other in (faulty.at(1), Faulty(toy, [2], "noise", seed=1)):
+        assert not torch.equal(other.train(toy.initial(), toy.everyone)[2], both[2])
+
+
+def test_training_itself_is_untouched(toy):
+    """What a faulty client was given is not changed in place."""
+    start = toy.initial().clone()
+    sent(toy, kind="scale")
+    assert_close(toy.initial(), start, rtol=0, atol=0)
+    assert_close(toy.train(start, toy.everyone), toy.c)
+
+
+# ------------------------------------------------------------------------------- as a federation
+def test_nobody_faulty_is_the_federation_itself(fed):
+    for name in ("fedavg", "fedacs"):
+        plain = run(algorithm(name), fed, 2, progress=False)
+        same = run(algorithm(name), Faulty(fed, ()), 2, progress=False)
+        assert plain.accuracy == same.accuracy
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_separate_clients_do_not_notice(fed, kind):
+    faulty = Faulty(fed, [0, 3], kind)
+    plain = run(algorithm("separate"), fed, 2, progress=False).state.w
+    among = run(algorithm("separate"), faulty, 2, progress=False).state.w
+    assert_close(among[faulty.honest], plain[faulty.honest], rtol=0, atol=0)
+
+
+def small(name):
+    """The method with few passes, to be quick; the asynchronous ones with nobody late."""
+    method = algorithms.BY_NAME[name]
+    hyper = {"fedamp": {"self_weight": 0.2}, "fedavg-c": {"ft_epochs": 1}}.get(name, {})
+    hyper |= {"max_epochs": 2} if "max_epochs" in method.__dataclass_fields__ else {}
+    hyper |= {"stragglers": 0} if "stragglers" in method.__dataclass_fields__ else {}
+    return method(**hyper)
+
+
+@pytest.mark.parametrize("name", algorithms.names())
+def test_every_algorithm_runs_among_faulty_clients(fed, name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # FedACS speaks of negative cosines
+        faulty = run(small(name), Faulty(fed, [1], "sign_flip"), 2, progress=False)
+        plain = run(small(name), fed, 2, progress=False)
+    if name != "separate":
+        assert faulty.loss != plain.loss
+
+
+def test_ala_runs_among_faulty_clients(fed):
+    method = with_ala(algorithm("fedamp", self_weight=0.2), max_epochs=2)
+    assert len(run(method, Faulty(fed, [1], "scale"), 2, progress=False).rounds) == 2
+
+
+def test_what_stays_at_home_is_not_spoiled(fed):
+    """FedRep's heads and Ditto's personal models are never sent: only the shared part suffers."""
+    start = fed.initial()
+    faulty = Faulty(fed, [0], "scale")
+    for tag in ("head", "personal", "fine-tune", "adapt", "ala"):
+        here = faulty.train(start, fed.everyone, tag=tag)
+        assert_close(here, fed.train(start, fed.everyone, tag=tag), rtol=0, atol=0)
+    probe = faulty.train(start, fed.everyone, tag="probe")
+    assert not torch.equal(probe, fed.train(start, fed.everyone, tag="probe"))
+
+
+def test_a_checkpoint_knows_of_the_faults(fed, tmp_path):
+    run(algorithm("fedavg"), Faulty(fed, [0]), 1, checkpoint=tmp_path, progress=False)
+    with pytest.raises(ValueError):
+        run(algorithm("fedavg"), Faulty(fed, [1]), 2, checkpoint=tmp_path, progress=False)
+    resumed = run(algorithm("fedavg"), Faulty(fed, [0]), 2, checkpoint=tmp_path, progress=False)
+    straight = run(algorithm("fedavg"), Faulty(fed, [0]), 2, progress=False)
+    assert resumed.accuracy == straight.accuracy
+
+
+def test_two_kinds_of_faults_at_once(fed):
+    start = fed.initial()
+    both = Faulty(Faulty(fed, [0], "sign_flip"), [1], "scale").train(start, fed.everyone)
+    plain = fed.train(start, fed.everyone)
+    assert_close(both[0], -plain[0])
+    assert_close(both[1], 10 * plain[1])
+    assert_close(both[2:], plain[2:], rtol=0, atol=0)
+
+
+def test_can_be_copied(toy):
+    assert copy.copy(Faulty(toy, [0])).m == 3 and copy.deepcopy(Masked(toy)).m == 3
+
+
+# ------------------------------------------------------------------------------ who listens to whom
+def test_heard_is_the_share_of_the_faulty_among_others():
+    toy = QuadraticFederation(torch.ones(4, 1), torch.zeros(4, 1))
+    faulty = Faulty(toy, [3])
+    assert faulty.honest.tolist() == [0, 1, 2]
+    uniform = torch.full((4, 4), 0.25)
+    assert faulty.heard(uniform) == pytest.approx(1 / 3)
+    deaf = uniform.clone()
+    deaf[:, 3] = 0
+    assert faulty.heard(deaf) == 0
+
+
+def test_distance_sees_a_scaled_client_and_angle_does_not():
+    """The contrast of the chapter, in two dimensions."""
+    c = torch.tensor([[1.0, 0.1], [1.0, 0.0], [0.9, 0.1], [1.0, 0.05]], dtype=torch.float64)
+    toy = QuadraticFederation(torch.ones_like(c), c, start=c)
+    by_distance = algorithm("fedamp", sigma=1.0, self_weight=0.2)
+    by_angle = algorithm("heurfedamp", sigma=25.0, self_weight=0.2)
+    heard = {
+        (kind, method.label): Faulty(toy, [3], kind).heard(
+            iterate(method, Faulty(toy, [3], kind), 2)[-1].xi
+        )
+        for kind in ("scale", "sign_flip")
+        for method in (by_distance, by_angle)
+    }
+    assert heard["scale", "HeurFedAMP"] > 0.3  # a third would be its share
+    assert heard["scale", "FedAMP"] < 1e-6
+    assert max(heard["sign_flip", "FedAMP"], heard["sign_flip", "HeurFedAMP"]) < 0.05
+
+
+# -------------------------------------------------------------------------------------- bad input
+@pytest.mark.parametrize(
+    "fault, words",
+    [
+        ({"clients": [3]}, "0 to 2"),
+        ({"clients": [0, 0]}, "different"),
+        ({"clients": [0, 1, 2]}, "honest"),
+        ({"clients": [0], "kind": "scaled"}, "Did you mean 'scale'"),
+        ({"clients": [0], "of": "gradient"}, "'update'"),
+        ({"clients": [0], "strength": 0.0}, "strength"),
+        ({"clients": [0], "kind": "stale", "strength": 1.0}, "no strength"),
+        ({"clients": [0], "seed": -1}, "seed"),
+    ],
+)
+def test_bad_faults_are_refused(toy, fault, words):
+    with pytest.raises(ValueError, match=words):
+        Faulty(toy, **fault)
+
+
+# ------------------------------------------------------------------------------------------ masks
+def test_masks_cancel_in_the_weighted_average(fed):
+    data = pfl_lib.data.load("digits")
+    sizes = partition.dirichlet(data, clients=4, a=1.0)
+    unequal = Federation(data, sizes, "logistic_regression", dtype=torch.float64)
+    start, who = unequal.initial(), torch.tensor([0, 2, 3])
+    plain = unequal.train(start[who], who)
+    masked = Masked(unequal).train(start[who], who)
+    assert (masked - plain).norm(dim=1).min() > plain.norm(dim=1).max()
+    assert_close(
+        weighted_average(masked, unequal.sizes[who]), weighted_average(plain, unequal.sizes[who])
+    )
+
+
+def test_fedavg_does_not_notice_masks_and_attention_does(fed):
+    for name, same in (("fedavg", True), ("per-fedavg", True), ("heurfedamp", False)):
+        plain = run(algorithm(name), fed, 2, progress=False).loss[-1]
+        masked = run(algorithm(name), Masked(fed), 2, progress=False).loss[-1]
+        close = torch.allclose(torch.tensor(plain), torch.tensor(masked), rtol=1e-3)
+        assert close == same, name
+
+
+@pytest.mark.parametrize("wrong", [{"scale": 0.0}, {"seed": 0.5}])
+def test_bad_masks_are_refused(toy, wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        Masked(toy, **wrong)
