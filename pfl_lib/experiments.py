@@ -16,9 +16,10 @@ from datetime import date
 from pathlib import Path
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
+from pfl_lib import _check, partition
 from pfl_lib import data as datasets
-from pfl_lib import partition
 from pfl_lib._version import __version__
 from pfl_lib.algorithms import algorithm
 from pfl_lib.federation import Federation
@@ -168,6 +169,20 @@ def measure(
         "runs": runs,
     }
     return Results(record), states
+
+
+def round_work(algorithm, fed, after=2):
+    """Floating-point operations of one round, clients and server, when ``after`` have gone before.
+
+    Counted while the round runs, in the products of matrices, where nearly all the work is; so it
+    is the same on a busy machine and on an idle one.  Testing the models is not counted.
+    """
+    state = algorithm.start(fed)
+    for k in range(_check.whole("after", after, at_least=0)):
+        state = algorithm.round(state, fed.at(k), fed.everyone)
+    with FlopCounterMode(display=False) as counter:
+        algorithm.round(state, fed.at(after), fed.everyone)
+    return counter.get_total_flops()
 
 
 def home():

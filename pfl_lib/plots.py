@@ -4,9 +4,14 @@ Clients of the same hidden group share a colour (the palette is safe for colour-
 method keeps its colour from figure to figure.
 """
 
+from itertools import pairwise
+
 import matplotlib
 import matplotlib.pyplot as plt
 import torch
+
+from pfl_lib.algorithms import BY_NAME
+from pfl_lib.comparison import DECIDES, PERSONAL, PLACES, SHARED
 
 # Load the backend now: a notebook's would otherwise be set up inside the first rc_context below
 # and undone at its end, and no later figure would be shown.
@@ -24,6 +29,7 @@ METHODS = {
     "SPFL": "#CC79A7",
     "FedALA": "#7A6000",
 }
+DECIDERS = (("#555555", ":"), ("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", "-."))
 STYLE = {
     "font.size": 12,
     "axes.spines.top": False,
@@ -216,4 +222,82 @@ def partition_bubbles(partition, data, ax=None, part="train", title=None):
         word = "training" if part == "train" else "test"
         ax.set_title(f"{word} samples; largest: {largest:,}" if title is None else title)
         ax.tick_params(length=0)
+    return ax
+
+
+def family_map(names=None, here=()):
+    """The field on one sheet: across what clients share, up what stays personal, and in colour
+    who decides the weights.  ``here`` are set in bold.
+    """
+    names = list(PLACES if names is None else names)
+    slots = (1, 3, 1, 2)  # boxes side by side in a column
+    left = [0, 1.0, 4.5, 5.6, 8.1]
+    cells = {}
+    for name in names:
+        shared, personal, who = PLACES[name]
+        cells.setdefault((shared, personal), []).append((name, who))
+    lines = [
+        max([1, *(-(-len(found) // slots[c]) for (c, r), found in cells.items() if r == row)])
+        for row in range(len(PERSONAL))
+    ]
+    low = [0, *torch.tensor(lines).cumsum(0).tolist()]
+
+    def frame(who):
+        colour, line = DECIDERS[who]
+        return {"fc": f"{colour}30", "ec": colour, "lw": 1.5, "ls": line}
+
+    with plt.rc_context(STYLE):
+        ax = plt.subplots(figsize=(10.2, 1.6 + 0.42 * low[-1]), layout="constrained")[1]
+        for (column, row), found in cells.items():
+            for k, (name, who) in enumerate(found):
+                wide = (left[column + 1] - left[column]) / slots[column]
+                x = left[column] + (0.5 + k % slots[column]) * wide
+                y = (low[row] + low[row + 1] - (len(found) - 1) // slots[column]) / 2
+                box = {"boxstyle": "round,pad=0.25", **frame(who)}
+                weight = "bold" if name in here else "normal"
+                how = {"ha": "center", "va": "center", "weight": weight, "bbox": box}
+                ax.text(x, y + k // slots[column], BY_NAME[name].label, **how)
+        ax.set(xlim=(0, left[-1]), ylim=(0, low[-1]))
+        ax.set_xticks([(a + b) / 2 for a, b in pairwise(left)], SHARED)
+        ax.set_yticks([(a + b) / 2 for a, b in pairwise(low)], PERSONAL)
+        ax.hlines(low[1:-1], 0, left[-1], color="#cccccc", lw=1, zorder=0)
+        ax.vlines(left[1:-1], 0, low[-1], color="#cccccc", lw=1, zorder=0)
+        ax.tick_params(length=0)
+        ax.set(xlabel="clients share …", ylabel="what stays personal is …")
+        marks = [plt.Rectangle((0, 0), 1, 1, label=w, **frame(k)) for k, w in enumerate(DECIDES)]
+        ax.figure.legend(
+            handles=marks, loc="outside lower center", ncols=2, title="the weights are decided by"
+        )
+    return ax
+
+
+def two_settings(first, second, labels, ax=None, yardstick="Separate", title=""):
+    """Mean accuracy of each method in two settings: two dots on a line, small marks for the seeds.
+
+    ``first`` and ``second`` are ``pfl_lib.experiments.Results`` of the same methods.  Dashed lines
+    show how the ``yardstick`` does.
+    """
+    methods = sorted(first.methods, key=lambda m: second.mean(m))
+    with plt.rc_context(STYLE):
+        if ax is None:
+            size = (8.4, 1.4 + 0.33 * len(methods))
+            ax = plt.subplots(figsize=size, layout="constrained")[1]
+        for y, method in enumerate(methods):
+            ends = [results.mean(method) for results in (first, second)]
+            ax.plot(ends, (y, y), color="#bbbbbb", lw=2, zorder=1)
+        for results, label, colour, marker in zip(
+            (first, second), labels, (PALETTE[0], PALETTE[5]), ("o", "D")
+        ):
+            means = [results.mean(m) for m in methods]
+            how = {"color": colour, "zorder": 3, "marker": marker}
+            ax.scatter(means, range(len(methods)), s=64, label=label, **how)
+            for y, method in enumerate(methods):
+                seeds = [run["last"] for run in results.of(method)]
+                ax.plot(seeds, [y] * len(seeds), "|", color=colour, ms=11, mew=1.5)
+            if yardstick in methods:
+                ax.axvline(results.mean(yardstick), color=colour, ls="--", lw=1, zorder=0)
+        ax.set_yticks(range(len(methods)), methods)
+        ax.set(xlabel="mean test accuracy of the clients", title=title)
+        ax.legend(loc="lower right")
+        ax.tick_params(axis="y", length=0)
     return ax
