@@ -144,6 +144,34 @@ def plane(points, groups, ax=None, messages=None, title="", label="client {}"):
     return ax
 
 
+def valley(h, c, paths=None, marks=None, box=None, ax=None, title=""):
+    """Contours of ½·Σ h(θ − c)² in the plane, with ``paths`` {name: (n, 2)} and ``marks`` {name:
+    (2,)} in it; ``box`` is two models, and what lies between them is shaded."""
+    paths, marks = paths or {}, marks or {}
+    drawn = [*paths.values(), *marks.values(), *(box or ())]
+    seen = torch.cat([torch.as_tensor(points).reshape(-1, 2) for points in drawn])
+    low, high = seen.min(0).values, seen.max(0).values
+    room = 0.15 * (high - low).max()
+    x, y = (torch.linspace(float(a - room), float(b + room), 120) for a, b in zip(low, high))
+    loss = 0.5 * (h[0] * (x[None] - c[0]) ** 2 + h[1] * (y[:, None] - c[1]) ** 2)
+    with plt.rc_context(STYLE):
+        ax = ax or plt.subplots(figsize=(6, 4.6), layout="constrained")[1]
+        ax.contour(x, y, loss.sqrt(), levels=12, colors="#bbbbbb", linewidths=0.8)
+        if box is not None:
+            (x0, y0), (x1, y1) = (corner.tolist() for corner in box)
+            ax.fill([x0, x1, x1, x0], [y0, y0, y1, y1], color=PALETTE[1], alpha=0.15, lw=0)
+        for position, (name, path) in enumerate(paths.items()):
+            line = {"color": colour_of(name, position), "marker": "o", "markersize": 4}
+            ax.plot(*torch.as_tensor(path).T, label=name, **line)
+        for name, point in marks.items():
+            ax.scatter(*point, color="black", s=45, zorder=4)
+            ax.annotate(name, point, xytext=(7, 6), textcoords="offset points")
+        ax.set(xlabel="first parameter", ylabel="second parameter", title=title)
+        if paths:
+            ax.legend(loc="best")
+    return ax
+
+
 def timeline(table, rounds, ax=None, title=""):
     """When clients are away: a bar from each pull to its arrival, the longer the later.
 

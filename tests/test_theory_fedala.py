@@ -1,0 +1,76 @@
+"""Toys of FedALA: K7, the kinds of mixtures, and the library's own step on quadratic clients."""
+
+import itertools
+
+import matplotlib.pyplot as plt
+import torch
+from known_answers import assert_known
+
+from pfl_lib import plots, theory
+from pfl_lib.algorithms import FedALA, FedAvg
+from pfl_lib.formulas import ala_mix
+
+LOCAL, GLOBAL, BEST = (
+    torch.tensor(v, dtype=torch.float64) for v in ([1, 2, -1], [1.5, 1, 0.5], [1.2, 1.8, -0.4])
+)
+ONE = torch.ones(3, dtype=torch.float64)
+
+
+def loss(w):
+    return 0.5 * ((ala_mix(w, LOCAL, GLOBAL) - BEST) ** 2).sum()
+
+
+def test_k7_ala_path():
+    for eta in ("0.1", "1"):
+        path = theory.ala_path(LOCAL, GLOBAL, ONE, BEST, float(eta), 3)
+        assert_known(path[1:], "K7", f"eta={eta}: W after steps 1,2,3 (clipped)")
+
+
+def test_k7_best_mixtures_are_the_best_of_their_kind():
+    best = theory.best_mixtures(LOCAL, GLOBAL, ONE, BEST)
+    assert_known(best["each its own"], "K7", "limit weights clip((c-Theta_i)/(Theta-Theta_i),0,1)")
+    numbers = torch.linspace(0, 1, 1001, dtype=torch.float64)
+    assert loss(best["one number"]) <= min(loss(n * ONE) for n in numbers) + 1e-12
+    corners = [torch.tensor(w, dtype=torch.float64) for w in itertools.product((0, 1), repeat=3)]
+    assert loss(best["all or nothing"]) == min(map(loss, corners))
+    by_layer = theory.best_mixtures(LOCAL, GLOBAL, ONE, BEST, [slice(0, 2), slice(2, 3)])
+    allowed = [w for w in corners if w[0] == w[1]]
+    assert loss(by_layer["all or nothing"]) == min(map(loss, allowed))
+
+
+def test_parameters_that_agree_stay_global():
+    weights = theory.best_mixtures(LOCAL, LOCAL, ONE, BEST)
+    assert torch.equal(weights["each its own"], ONE)
+    assert all(torch.isfinite(w).all() for w in weights.values())
+
+
+def test_fedala_runs_on_quadratic_clients():
+    _, own = theory.shared_and_personal()
+    h = torch.tensor([1.0, 2.0], dtype=torch.float64).expand_as(own)
+    fed = theory.DescentFederation(h, own, lr=0.2, steps=3)
+    method = FedALA(ala_lr=0.1, max_epochs=4)
+    states = theory.iterate(method, fed, 3)
+    assert torch.equal(states[1].ala_weights, torch.ones_like(own))  # nothing to learn yet
+    x, mine = states[1].x.expand_as(own), states[1].ala_own
+    for i in range(fed.m):
+        path = theory.ala_path(mine[i], x[i], h[i], own[i], 0.1, 4)
+        torch.testing.assert_close(states[2].ala_weights[i], path[-1])
+    begin = ala_mix(states[2].ala_weights, mine, x)
+    torch.testing.assert_close(states[2].ala_begin, begin)
+    torch.testing.assert_close(states[2].ala_own, fed.train(begin, fed.everyone))
+    plain = theory.iterate(FedAvg(), fed, 3)[-1]
+    torch.testing.assert_close(theory.iterate(FedALA(ala_layers=0), fed, 3)[-1].x, plain.x)
+
+
+def test_valley_draws_contours_box_paths_and_marks():
+    one = torch.ones(2, dtype=torch.float64)
+    box = (-one, one)
+    path = torch.stack([one, 0.5 * one, 0 * one])
+    ax = plots.valley(one, 0 * one, {"FedALA": path}, {"own": -one}, box, title="a valley")
+    (line,) = ax.get_lines()
+    assert line.get_label() == "FedALA" and len(line.get_xdata()) == 3
+    assert line.get_color() == plots.METHODS["FedALA"]
+    assert [text.get_text() for text in ax.texts] == ["own"] and len(ax.patches) == 1
+    low, high = ax.get_xlim()
+    assert low < -1 and high > 1
+    plt.close(ax.figure)
