@@ -180,7 +180,7 @@ def timeline(table, rounds, ax=None, title=""):
     clients = len(table.delays)
     with plt.rc_context(STYLE):
         if ax is None:
-            ax = plt.subplots(figsize=(8.5, 1.3 + 0.3 * clients), layout="constrained")[1]
+            ax = plt.subplots(figsize=(7.5, 1.3 + 0.3 * clients), layout="constrained")[1]
         for k in range(rounds):
             pulled, here = table.pulled(k), table.arrivals(k)
             for i in range(clients):
@@ -189,7 +189,7 @@ def timeline(table, rounds, ax=None, title=""):
                     bar = {"color": PALETTE[1 if late else 0], "height": 0.55, "alpha": 0.85}
                     ax.barh(i, k - pulled[i] + 0.8, left=pulled[i] + 0.1, **bar)
                 if late:
-                    ax.text(k + 0.5, i, k - pulled[i], ha="center", va="center", color="white")
+                    ax.text(k + 0.5, i, k - pulled[i], ha="center", va="center", color="black")
                 elif k == rounds - 1 and i not in here:
                     ax.plot((pulled[i] + 0.1, rounds), (i, i), color=PALETTE[1], ls=":")
         ax.set(xlabel="round", ylabel="client", title=title, xlim=(0, rounds))
