@@ -326,6 +326,6 @@ def two_settings(first, second, labels, ax=None, yardstick="Separate", title="")
                 ax.axvline(results.mean(yardstick), color=colour, ls="--", lw=1, zorder=0)
         ax.set_yticks(range(len(methods)), methods)
         ax.set(xlabel="mean test accuracy of the clients", title=title)
-        ax.legend(loc="lower right")
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
         ax.tick_params(axis="y", length=0)
     return ax
