@@ -140,9 +140,10 @@ class Faulty(OtherUploads):
             return base - self.strength * what
         if self.kind == "scale":
             return base + self.strength * what
-        generator = keyed_generator(self.seed, "fault", tag, self.fed.k, client)
-        noise = torch.randn(len(what), generator=generator, dtype=torch.float64).to(what)
-        return trained + self.strength * what.norm() / math.sqrt(len(what)) * noise
+        key = (self.seed, "fault", tag, self.fed.k, client)
+        noise = torch.randn(len(what), generator=keyed_generator(*key))
+        size = self.strength * what.norm() / math.sqrt(len(what))
+        return trained + size * noise.to(what)
 
 
 @dataclass(eq=False)

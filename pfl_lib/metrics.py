@@ -20,6 +20,7 @@ __all__ = [
     "effective_samples",
     "label_shares",
     "majority_accuracy",
+    "text_table",
     "total_variation",
     "wilcoxon",
     "win_rate",
@@ -172,6 +173,31 @@ def accuracy_error(accuracy, samples):
     """
     accuracy = _check.between("accuracy", accuracy, 0, 1)
     return math.sqrt(accuracy * (1 - accuracy) / _check.whole("samples", samples))
+
+
+def text_table(rows, columns, digits=3):
+    """Numbers (or words) under their column heads, as text; ``rows`` is name: one entry a column.
+
+    >>> print(text_table({"alone": (0.5, 20), "together": (0.75, "all")}, ("accuracy", "samples")))
+              accuracy  samples
+    alone        0.500       20
+    together     0.750      all
+    """
+    grid = [["", *map(str, columns)]]
+    for name, values in rows.items():
+        values = [v.item() if hasattr(v, "item") else v for v in values]
+        if len(values) != len(columns):
+            raise ValueError(
+                f"rows[{name!r}] must hold one entry for each of the {len(columns)} columns, "
+                f"got {len(values)}"
+            )
+        texts = [f"{v:.{digits}f}" if isinstance(v, float) else str(v) for v in values]
+        grid.append([str(name), *texts])
+    widths = [max(map(len, column)) for column in zip(*grid)]
+    return "\n".join(
+        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
+        for line in grid
+    )
 
 
 # ---- inside ----------------------------------------------------------------------------------

@@ -144,6 +144,22 @@ def plane(points, groups, ax=None, messages=None, title="", label="client {}"):
     return ax
 
 
+def lines(named, ax=None, x=None, levels=None, title="", **axes):
+    """Numbers by name, one line each, over ``x`` (0, 1, … by default); ``levels`` are dashed lines
+    across.  What is left over, such as labels and scales, is said to the axes."""
+    with plt.rc_context(STYLE):
+        ax = ax or plt.subplots(figsize=(7, 4), layout="constrained")[1]
+        for position, (name, y) in enumerate(named.items()):
+            dots = {"marker": "o", "markersize": 5} if len(y) <= 20 else {}
+            at = range(len(y)) if x is None else x
+            ax.plot(at, y, color=colour_of(name, position), label=name, **dots)
+        for position, (name, height) in enumerate((levels or {}).items(), start=len(named)):
+            ax.axhline(height, color=colour_of(name, position), ls="--", label=name)
+        ax.set(title=title, **axes)
+        ax.legend()
+    return ax
+
+
 def valley(h, c, paths=None, marks=None, box=None, ax=None, title=""):
     """Contours of ½·Σ h(θ − c)² in the plane, with ``paths`` {name: (n, 2)} and ``marks`` {name:
     (2,)} in it; ``box`` is two models, and what lies between them is shaded."""
@@ -211,6 +227,18 @@ def table(histories):
             f"{_short(row['sent']):>9}   {row['tested']}"
         )
     return "\n".join(lines)
+
+
+def across(settings):
+    """Accuracy in the last round as text, methods down and settings across; ``settings`` is
+    {setting: {method: history}}."""
+    wide = max(5, *(len(name) for name in settings)) + 3
+    labels = next(iter(settings.values()))
+    rows = ["last round  " + "".join(f"{name:>{wide}}" for name in settings)]
+    for label in labels:
+        values = (histories[label].last for histories in settings.values())
+        rows.append(f"{label:<12}" + "".join(f"{value:>{wide}.3f}" for value in values))
+    return "\n".join(rows)
 
 
 def _short(count):
@@ -329,3 +357,23 @@ def two_settings(first, second, labels, ax=None, yardstick="Separate", title="")
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
         ax.tick_params(axis="y", length=0)
     return ax
+
+
+def pictures(rows, titles=None, size=0.75):
+    """Small grey pictures, ``rows`` is name: (n, height, width); None leaves a place empty."""
+    count = max(len(row) for row in rows.values())
+    with plt.rc_context(STYLE):
+        shape = (size * count + 1.9, size * len(rows) + 0.5)
+        how = {"figsize": shape, "layout": "constrained", "squeeze": False}
+        axes = plt.subplots(len(rows), count, **how)[1]
+        for line, (name, row) in zip(axes, rows.items()):
+            for ax in line:
+                ax.set(xticks=[], yticks=[])
+                ax.spines[:].set_visible(False)
+            for ax, picture in zip(line, row):
+                if picture is not None:
+                    ax.imshow(torch.as_tensor(picture).numpy(), cmap="gray_r")
+            line[0].set_ylabel(name, rotation=0, ha="right", va="center")
+        for ax, title in zip(axes[0], titles or ()):
+            ax.set_title(title)
+    return axes

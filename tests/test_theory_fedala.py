@@ -1,6 +1,7 @@
 """Toys of FedALA: K7, the kinds of mixtures, and the library's own step on quadratic clients."""
 
 import itertools
+from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import torch
@@ -74,3 +75,20 @@ def test_valley_draws_contours_box_paths_and_marks():
     low, high = ax.get_xlim()
     assert low < -1 and high > 1
     plt.close(ax.figure)
+
+
+def test_lines_and_levels():
+    ax = plots.lines({"FedALA": [1, 2], "b": [3, 4]}, x=[1, 10], levels={"top": 5}, xscale="log")
+    assert [line.get_label() for line in ax.get_lines()] == ["FedALA", "b", "top"]
+    assert ax.get_xscale() == "log" and list(ax.get_lines()[1].get_xdata()) == [1, 10]
+    plt.close(ax.figure)
+
+
+def test_across_puts_methods_down_and_settings_across():
+    shown = plots.across(
+        {name: {"FedALA": SimpleNamespace(last=value)} for name, value in (("a", 0.5), ("bb", 1.0))}
+    )
+    assert [row.split() for row in shown.splitlines()] == [
+        ["last", "round", "a", "bb"],
+        ["FedALA", "0.500", "1.000"],
+    ]
