@@ -591,8 +591,15 @@ def conflicting_labels(partition, data, shift=2):
     if partition.groups is None:
         raise ValueError(f"the partition {partition.name!r} has no hidden groups to set at odds")
     _check.whole("shift", shift)
-    y = data.y.clone()
+    y, owner = data.y.clone(), torch.full_like(data.y, -1)
     for group, train, test in zip(partition.groups.tolist(), partition.train, partition.test):
         for samples in (train, test):
+            shared = (owner[samples] >= 0) & (owner[samples] != group)
+            if shared.any():
+                raise ValueError(
+                    f"{int(shared.sum())} samples belong to clients of two groups and cannot have "
+                    "two names; a smaller test_size leaves each sample to one client"
+                )
+            owner[samples] = group
             y[samples] = (data.y[samples] + shift * group) % len(data.classes)
     return replace(data, y=y, note=f"{data.note}; groups disagree on the names of the classes")

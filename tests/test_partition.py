@@ -565,3 +565,17 @@ def test_grouped_settings_on_real_files(name):
     p = partition.grouped(real, name, **how).check(real)
     trained = torch.cat(p.train)
     assert len(trained.unique()) == len(trained)
+
+
+def test_conflicting_labels_rename_by_group_and_refuse_shared_samples():
+    digits = data.load("digits")
+    thirds = {"group_classes": [(0, 1, 2), (3, 4, 5), (6, 7, 8, 9)], "group_clients": [4] * 3}
+    clients = partition.grouped(digits, **thirds, group_sizes=[40] * 3, test_size=20)
+    odds = partition.conflicting_labels(clients, digits, shift=2)
+    for group, index in zip(clients.groups.tolist(), clients.train):
+        assert torch.equal(odds.y[index], (digits.y[index] + 2 * group) % 10)
+    shared = partition.grouped(digits, **thirds, group_sizes=[40] * 3, test_size=60)
+    with pytest.raises(ValueError, match="samples belong to clients of two groups"):
+        partition.conflicting_labels(shared, digits)
+    with pytest.raises(ValueError, match="no hidden groups"):
+        partition.conflicting_labels(partition.iid(digits, 3), digits)
