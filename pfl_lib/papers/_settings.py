@@ -84,9 +84,9 @@ class Settings(Mapping):
             for name, entry in self._values.items()
         )
         return (
-            f'<div class="pfl-paper-settings"><table><caption>{html.escape(self._title())}'
-            f"</caption><thead><tr><th>name</th><th>value</th><th>source</th></tr></thead>"
-            f"<tbody>{rows}</tbody></table><p>{html.escape(self._open())}</p></div>"
+            f'<p>{html.escape(self._title())}</p><table class="table">'
+            f"<thead><tr><th>name</th><th>value</th><th>source</th></tr></thead>"
+            f"<tbody>{rows}</tbody></table><p>{html.escape(self._open())}</p>"
         )
 
 

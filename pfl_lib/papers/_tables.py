@@ -127,9 +127,9 @@ class Table:
         )
         remarks = "".join(f"<p>{html.escape(text)}</p>" for text in self._remarks() if text)
         return (
-            f'<div class="pfl-paper-table"><table><caption>{html.escape(self.title)} '
-            f"[{html.escape(self.source)}]<br>{html.escape(self.measures)}</caption>"
-            f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table>{remarks}</div>"
+            f"<p>{html.escape(self.title)} [{html.escape(self.source)}]<br>"
+            f'{html.escape(self.measures)}</p><table class="table">'
+            f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table>{remarks}"
         )
 
 
