@@ -260,7 +260,7 @@ def test_tables_print_and_escape(capsys):
     text = hostile._repr_html_()
     for word in ("<b>", "<i>", "<script>", "<td><td>", "x < y", "a & b"):
         assert word not in text
-    assert "&lt;script&gt;" in text and text.count("<table>") == 1
+    assert "&lt;script&gt;" in text and text.count("<table") == 1
 
 
 # --- tables: what they say about each other -----------------------------------------------------
