@@ -97,7 +97,6 @@ def test_killed_in_the_middle_resumes_bit_identically(data, tmp_path):
     fed = federation(data)
     resumed = run(FEDAMP, fed, rounds, checkpoint=tmp_path, progress=False)
     same(run(FEDAMP, fed, rounds, progress=False), resumed)
-    assert not list(tmp_path.glob("*.part")) or resumed.rounds[-1] == rounds
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(data, tmp_path):
