@@ -10,11 +10,14 @@ SCALE ?= smoke
 JOBS ?= 2
 READY := .venv/.installed
 PY := .venv/bin/python
+FLOWER := .venv-flower/.installed
+FLOWER_PY := .venv-flower/bin/python
+PARTS ?= all
 # one thread for each process: two processes with two threads each only get in each other's way
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest
 CHAPTERS := $(wildcard notebooks/*.ipynb notebooks/reference/*.ipynb)
 
-.PHONY: help book serve test lint format unit notebooks site experiment bench install clean veryclean
+.PHONY: help book serve test lint format unit notebooks site exercises slides pdf experiment experiments colab links dist bench soak oldest audit flower install clean veryclean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,17 +55,62 @@ ifneq ($(CHAPTERS),)
 	PYTHONPATH=tools $(PYTEST) -n $(JOBS) --dist loadfile -p nbval_keep --nbval-lax \
 	  --nbval-cell-timeout 600 --nbval-sanitize-with tests/nbval_sanitize.cfg $(CHAPTERS)
 endif
-	$(PYTEST) -n $(JOBS) -m notebooks tests/test_notebooks.py
+	$(PYTEST) -n $(JOBS) -m notebooks tests/test_notebooks.py tests/test_colab.py
 
 site: $(READY) ## look at every page of the built book in a real browser
 	@echo "== the built book in Chromium"
-	$(PYTEST) -n $(JOBS) tests/test_site.py
+	$(PYTEST) -n $(JOBS) -m site tests/test_site.py tests/test_findable.py tests/test_reader.py \
+	  tests/test_accessibility.py tests/test_teaching.py
+
+exercises: $(READY) ## notebooks with the chapters' exercises, with and without solutions (`make book` does it too)
+	$(PY) tools/teaching.py exercises
+
+slides: $(READY) ## slides for each part, from the built book (`make book` does it too)
+	$(PY) tools/teaching.py slides
+
+pdf: $(READY) ## the whole book on paper: _build/book.pdf, and the formula sheet (needs the built book)
+	@test -f _build/html/index.html || $(MAKE) book
+	$(PY) tools/pdf.py
 
 experiment: $(READY) ## run one experiment: make experiment NAME=... SCALE=smoke
 	$(PY) tools/notebooks.py run "$(NAME)" SCALE=$(SCALE)
 
+experiments: $(READY) ## run all experiments, resuming what was interrupted: SCALE=smoke, laptop or paper
+	$(PY) tools/notebooks.py run-all SCALE=$(SCALE)
+
+colab: $(READY) ## run every notebook alone, with only what Colab brings (minutes; NAMES=... for some)
+	$(PY) tools/colab.py $(NAMES)
+
+links: $(READY) ## broken links inside the built book, and where it points outside (ONLINE=1 asks there)
+	$(PY) tools/links.py $(if $(ONLINE),--online)
+
+dist: $(READY) ## build what one would publish, into dist: a source archive and a wheel
+	$(PY) tools/release.py
+
 bench: $(READY) ## how fast training is, against the usual way (best on a quiet machine)
 	cd benchmarks && ../$(PY) bench.py --save ../results/benchmarks/engine.json
+
+flower: $(FLOWER) ## run the methods over Flower, in .venv-flower (PARTS=death; ISOLATE=--isolate: loopback only)
+	$(FLOWER_PY) -m pytest tests/test_flower.py
+	$(FLOWER_PY) tools/flower.py $(PARTS) $(ISOLATE)
+
+$(FLOWER): $(READY)
+	@echo "== installing Flower into .venv-flower: it wants an older \`packaging\` than the book's tools"
+	$(PYTHON) -m venv .venv-flower
+	grep -v '^packaging==' constraints.txt > .venv-flower/constraints.txt
+	UV_FIND_LINKS="$${PIP_FIND_LINKS:-}" .venv/bin/uv pip install -q --python $(FLOWER_PY) \
+	  -c .venv-flower/constraints.txt -e '.[flower]' pytest hypothesis || $(FLOWER_PY) -m pip \
+	  install -q -c .venv-flower/constraints.txt -e '.[flower]' pytest hypothesis
+	touch $@
+
+soak: $(READY) ## the long tests: kills, fuzz, a full disk, hundreds of clients (an hour)
+	$(PY) tests/soak/soak.py
+
+oldest: $(READY) ## the library's central tests with the oldest versions it allows
+	tools/oldest.sh
+
+audit: ## ask whether a pinned version has a known weakness (needs internet and pip-audit)
+	pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 install: $(READY) ## make .venv and install everything into it
 $(READY): requirements.txt constraints.txt pyproject.toml tools/install.sh
@@ -71,7 +119,7 @@ $(READY): requirements.txt constraints.txt pyproject.toml tools/install.sh
 
 clean: ## remove what was built, keep .venv
 	rm -rf _build .pytest_cache .ruff_cache .hypothesis build dist
-	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 
 veryclean: clean ## remove .venv too
-	rm -rf .venv *.egg-info
+	rm -rf .venv .venv-flower *.egg-info

@@ -2,6 +2,9 @@
 
 Runs are interleaved and medians taken, so that a busy moment of the machine hits all alike; what
 is reported are ratios within the run.  Results go to results/benchmarks/engine.json.
+
+On a busy machine kernels on several cores wait for each other and seconds mean little; there
+``--one-core`` compares the processor time of one core.
 """
 
 import argparse
@@ -14,72 +17,73 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from peers import SELF_WEIGHT, SIGMA, Pairwise, Process, Timed, federation, stack
 from tqdm.auto import tqdm
-from usual import UsualWay, fedamp_server_pairwise
 
 import pfl_lib
 from pfl_lib.formulas import attention_weights, mix
 
-#: model, clients, samples of each client, batch, optimiser
+#: model, clients, samples of each client, batch, optimiser; one epoch
 WORKLOADS = [
-    ("logistic_regression", 100, 40, 10, "sgd"),
-    ("logistic_regression", 100, 40, 10, "adam"),
-    ("mlp", 100, 40, 10, "sgd"),
-    ("mlp", 100, 40, 10, "adam"),
+    ("logistic_regression", 100, 200, 10, "sgd"),
+    ("logistic_regression", 100, 200, 10, "adam"),
+    ("mlp", 100, 200, 10, "sgd"),
+    ("mlp", 100, 200, 10, "adam"),
     ("mcmahan_cnn", 20, 50, 10, "sgd"),
     ("mcmahan_cnn", 20, 50, 10, "adam"),
     ("mcmahan_cnn", 20, 200, 100, "sgd"),
 ]
+FLUKE = Path(__file__).parent.parent / ".venv-fluke/bin/python"
 
 
-def medians(ways, repeats):
-    """Median seconds of each way; one warm-up, then the ways take turns."""
+def medians(ways, asked):
+    """Median seconds of each way: one warm-up, then the ways take turns, within a time limit."""
     seconds = {name: [] for name in ways}
-    for repeat in range(repeats + 1):
-        for name, call in ways.items():
-            began = time.perf_counter()
-            call()
+    end = time.monotonic() + asked.limit
+    for repeat in range(asked.repeats + 1):
+        if repeat > 1 and time.monotonic() > end:
+            break
+        for name, way in ways.items():
+            took = way()[1 if asked.one_core else 0]
             if repeat:
-                seconds[name].append(time.perf_counter() - began)
+                seconds[name].append(took)
+    for way in ways.values():
+        way.close()
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
-def training(model, clients, samples, batch_size, optimizer, repeats, device):
-    data = pfl_lib.data.load("mnist5k")
-    parts = pfl_lib.partition.scarce(pfl_lib.partition.iid(data, clients), samples)
-
-    def federation(engine):
-        return pfl_lib.Federation(
-            data, parts, model, lr=0.01, optimizer=optimizer, batch_size=batch_size,
-            engine=engine, device=device,
-        )  # fmt: skip
-
-    fed = federation("auto")
-    w, who = fed.initial(), fed.everyone
-    usual = UsualWay(fed)
-    ways = {"usual way": lambda: usual.train(w.cpu())}
+def training(workload, asked):
+    workload = (*workload, asked.device)
+    fed = federation(*workload)
+    ways = {"usual way": Process("usual", workload)}
+    if FLUKE.exists():
+        ways["fluke"] = Process("fluke", workload, str(FLUKE))
     for engine in ("loop", "stacked", "threads"):
         if engine != "threads" or fed.device.type == "cpu":
-            ways[engine] = partial(federation(engine).train, w, who)
-    seconds = medians(ways, repeats)
-    total = sum(len(index) for index in parts.train)
+            train = federation(*workload, engine=engine).train
+            ways[engine] = Timed(partial(train, fed.initial(), fed.everyone), asked.device)
+    seconds = medians(ways, asked)
+    model, clients, samples, batch_size, optimizer, _ = workload
     return {
-        "workload": f"{model}, {clients} clients, batch {batch_size}, {optimizer}",
+        "workload": f"{model}, {clients} clients of {samples}, batch {batch_size}, {optimizer}",
         "chosen": fed.plan().split("'")[1],
-        "samples per second": {name: round(total / s) for name, s in seconds.items()},
+        "plan": fed.plan(),
+        "samples per second": {n: round(clients * samples / s) for n, s in seconds.items()},
         "ratio": {name: round(seconds["usual way"] / s, 2) for name, s in seconds.items()},
     }
 
 
-def server_step(m, d, repeats):
-    w = torch.randn(m, d) * 0.01
-    attention = pfl_lib.attention.negative_exponential(sigma=float(2e-4 * d))
+def server_step(m, asked):
+    d = federation("mcmahan_cnn", m, 10, 10, "sgd", asked.device).d  # and memory is kept, as ever
+    attention = pfl_lib.attention.negative_exponential(sigma=SIGMA)
+    step = lambda w: mix(attention_weights(w, attention, SELF_WEIGHT), w)  # noqa: E731
+    few = Pairwise(10, d, asked.device)
+    difference = (few() - step(few.w)).abs().max().item()
     ways = {
-        "usual way": lambda: fedamp_server_pairwise(w, attention.sigma, 0.2),
-        "library": lambda: mix(attention_weights(w, attention, 0.2), w),
+        "usual way": Process("pairwise", (m, d, asked.device)),
+        "library": Timed(partial(step, stack(m, d, asked.device)), asked.device),
     }
-    difference = (ways["usual way"]() - ways["library"]()).abs().max().item()
-    seconds = medians(ways, repeats)
+    seconds = medians(ways, asked)
     return {
         "workload": f"FedAMP's server step, {m} clients, {d:,} parameters",
         "chosen": "library",
@@ -92,25 +96,31 @@ def server_step(m, d, repeats):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--limit", type=float, default=25, help="seconds for each workload")
     parser.add_argument("--only", default="", help="workloads whose name holds this text")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--one-core", action="store_true", help="processor time of one core")
     parser.add_argument("--save", default="results/benchmarks/engine.json")
     asked = parser.parse_args()
-    rows = []
-    for workload in tqdm(WORKLOADS, desc="training"):
-        if asked.only in workload[0]:
-            rows.append(training(*workload, asked.repeats, asked.device))
-            print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
-    if asked.only in "server":
-        rows.append(server_step(100, 582_026, max(1, asked.repeats // 3)))
-        print(json.dumps(rows[-1], ensure_ascii=False))
+    if asked.one_core:
+        torch.set_num_threads(1)
+    load, rows = round(os.getloadavg()[0], 2), []
+    jobs = [(" ".join(map(str, w)), partial(training, w)) for w in WORKLOADS]
+    jobs.append(("server step", partial(server_step, 100)))
+    for job in tqdm([j for name, j in jobs if asked.only in name], desc="workloads"):
+        rows.append(job(asked))
+        print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
+    with_fluke = "the usual way and fluke; Flower was not measured"
     record = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "load before": round(os.getloadavg()[0], 2),
+        "load before": load,
+        "load after": round(os.getloadavg()[0], 2),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "library": pfl_lib.__version__,
         "device": asked.device,
+        "peers": with_fluke if FLUKE.exists() else "the usual way (fluke: benchmarks/peers.sh)",
+        "clock": "processor time of one core" if asked.one_core else "seconds, all cores",
         "repeats": asked.repeats,
         "rows": rows,
     }

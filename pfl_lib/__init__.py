@@ -13,6 +13,7 @@ times ``W``; every client step is "minimise my own objective, starting there".
 """
 
 from pfl_lib import algorithms, attention, data, formulas, models, partition
+from pfl_lib._example import example
 from pfl_lib._version import __version__
 from pfl_lib.algorithms import algorithm
 from pfl_lib.comparison import compare
@@ -31,6 +32,7 @@ __all__ = [
     "attention",
     "compare",
     "data",
+    "example",
     "explore",
     "formulas",
     "local_step",

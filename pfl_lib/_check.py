@@ -27,7 +27,8 @@ def between(name, value, low, high):
 
 def whole(name, value, at_least=1):
     """An integer not below ``at_least``."""
-    if isinstance(value, bool) or not _is_number(value) or int(value) != value or value < at_least:
+    number = _is_number(value) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or int(value) != value or value < at_least:
         raise ValueError(f"{name} must be a whole number >= {at_least}, got {value!r}")
     return int(value)
 
@@ -40,6 +41,16 @@ def one_of(name, value, allowed):
     near = difflib.get_close_matches(str(value), [str(a) for a in allowed], n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.{hint}")
+
+
+def numbers(name, value):
+    """A tensor, or a list or array of numbers, as a tensor."""
+    import torch
+
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{name} must be a tensor or a list of numbers, got {value!r}") from None
 
 
 def models(name, value):

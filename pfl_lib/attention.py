@@ -27,6 +27,15 @@ class Attention:
     weight two models can have) and ``convex_until``.
 
     Equation label: eq-attention-definition
+
+    >>> A = by_name("negative_exponential", sigma=2.0)
+    >>> isinstance(A, Attention)
+    True
+    >>> t = torch.tensor([0.0, 2.0, 20.0])  # squared distances
+    >>> A.derivative(t)  # the nearer, the more is heard
+    tensor([5.0000e-01, 1.8394e-01, 2.2700e-05])
+    >>> A.slope_at_zero
+    0.5
     """
 
     sigma: float
@@ -157,11 +166,12 @@ class TamedSquareRoot(Attention):
 
 @dataclass(frozen=True)
 class SCAD(Attention):
-    """The smoothly clipped absolute deviation of s = t/σ (FedAMP names it; no formula printed).
+    """The smoothly clipped absolute deviation of s = t/σ (FedAMP names it; no formula printed)::
 
-    A(t) = s                              for s ≤ 1
-         = (2as − s² − 1) / (2(a − 1))    for 1 < s ≤ a
-         = (a + 1)/2                      for s > a
+        A(t) = s                              for s ≤ 1
+             = (2as − s² − 1) / (2(a − 1))    for 1 < s ≤ a
+             = (a + 1)/2                      for s > a
+
     A'(t) = clip((a − s)/(a − 1), 0, 1)/σ: full weight up to t = σ, exactly none beyond t = aσ.
     That exact zero is a hard selection of neighbours.
 

@@ -1,12 +1,15 @@
-"""Checkpoints: a safetensors file for the state, a JSON file that names it and its checksum.
+"""Checkpoints: a safetensors file for the state, a JSON file that names it and holds a checksum.
 
 The tensors are written first, the JSON last, both to the side and then renamed; a checkpoint
-exists once its JSON does.  The one before is kept, for the day the newest is damaged.
+exists as long as its JSON does.  The checksum is over both.  The one before is kept, for the day
+the newest is damaged.
 """
 
 import hashlib
 import json
 import os
+import shutil
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -14,49 +17,103 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 KEEP = 2
+ASIDE = ".part-"
 
 
 def save(folder, round_, tensors, record):
-    """Write the checkpoint of ``round_`` and drop the ones that are no longer needed."""
+    """Write the checkpoint of ``round_`` and drop the ones that are no longer needed.
+
+    >>> import tempfile
+    >>> import torch
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> save(folder, 3, {"w": torch.zeros(2, 2)}, {"settings": {"lr": 0.1}})
+    >>> sorted(path.name for path in folder.iterdir())
+    ['round-000003.json', 'round-000003.safetensors']
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    stem = f"round-{round_:06d}"
-    path = folder / f"{stem}.safetensors"
+    path = folder / f"round-{round_:06d}.json"
     kept = {name: t.detach().to("cpu").clone().contiguous() for name, t in tensors.items()}
     try:
-        _replace(path, lambda side: save_file(kept, side))
-        text = json.dumps({"checksum": _checksum(path), **record})
-        _replace(folder / f"{stem}.json", lambda side: Path(side).write_text(text))
+        write_aside(path.with_suffix(".safetensors"), lambda side: save_file(kept, side))
+        text = json.dumps({"checksum": _checksum(path, record), **record})
+        write_aside(path, lambda side: side.write_text(text))
     except (OSError, SafetensorError) as error:
+        before = [p for p in _all(folder) if p != path]
+        last = f"the last good one is {before[-1].name}" if before else "there is none before it"
         raise OSError(
-            f"the checkpoint of round {round_} could not be written to {folder}: {error}; "
-            "the one before it is untouched"
+            f"the checkpoint of round {round_} could not be written to {folder} ({error}); {last}. "
+            "Make room there, or name another folder, and call run again: it goes on from the last"
         ) from error
-    for old in sorted(folder.glob("round-*.json"))[:-KEEP]:
-        old.unlink()
-        old.with_suffix(".safetensors").unlink(missing_ok=True)
+    for later in [p for p in _all(folder) if _number(p) > round_]:
+        later.unlink()  # found damaged, or this run would have begun after it
+    _tidy(folder, path)
 
 
 def newest(folder, settings, device):
-    """The newest sound checkpoint as (record, tensors), or None.  Other settings are refused."""
-    for path in sorted(Path(folder).glob("round-*.json"), reverse=True):
+    """The newest sound checkpoint as (record, tensors), or None.  Other settings are refused.
+
+    >>> import tempfile
+    >>> import torch
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> newest(folder, {"lr": 0.1}, "cpu") is None
+    True
+    >>> save(folder, 3, {"w": torch.ones(2)}, {"settings": {"lr": 0.1}})
+    >>> newest(folder, {"lr": 0.1}, "cpu")
+    ({'settings': {'lr': 0.1}}, {'w': tensor([1., 1.])})
+    """
+    known = _all(Path(folder))
+    for path in reversed(known):
         try:
             record = json.loads(path.read_text())
-            tensors_path = path.with_suffix(".safetensors")
-            if record["checksum"] != _checksum(tensors_path):
-                raise ValueError("its checksum does not agree with its tensors")
-            tensors = load_file(tensors_path)
-        except (OSError, ValueError, KeyError, SafetensorError) as error:
-            warnings.warn(
-                f"checkpoint {path.name} is damaged ({error}); trying the one before it",
-                stacklevel=3,
-            )
+            if record.pop("checksum") != _checksum(path, record):
+                raise ValueError("its checksum does not agree with its content")
+            tensors = load_file(path.with_suffix(".safetensors"))
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError) as e:
+            what = "trying the one before it" if path != known[0] else "starting from round 1"
+            warnings.warn(f"checkpoint {path.name} is damaged ({e}); {what}", stacklevel=3)
             continue
         _refuse_other_settings(folder, record["settings"], settings)
+        _tidy(Path(folder), path)
         # copied: safetensors maps them where they lie in the file, and products of tensors at such
         # odd addresses may round differently from those of the uninterrupted run
         return record, {name: t.to(device, copy=True) for name, t in tensors.items()}
     return None
+
+
+def write_aside(path, write):
+    """Write in a folder at the side, make sure it is on the disk, then put it in place."""
+    aside = Path(tempfile.mkdtemp(prefix=ASIDE, dir=path.parent))
+    try:
+        side = aside / path.name
+        write(side)
+        with open(side, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(side, path)
+        _remember_names(path.parent)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _number(path):
+    """The round of a checkpoint."""
+    return int(path.stem.removeprefix("round-"))
+
+
+def _all(folder):
+    """The checkpoints in order of their rounds."""
+    return sorted(folder.glob("round-*[0-9].json"), key=_number)
+
+
+def _tidy(folder, newest):
+    """Keep ``newest`` and the one before; remove older ones, and what a killed run left behind."""
+    for old in [p for p in _all(folder) if _number(p) <= _number(newest)][:-KEEP]:
+        old.unlink()
+    for tensors in folder.glob("round-*.safetensors"):
+        if not tensors.with_suffix(".json").exists():
+            tensors.unlink()
+    for aside in folder.glob(f"{ASIDE}*"):
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _refuse_other_settings(folder, theirs, ours):
@@ -70,21 +127,22 @@ def _refuse_other_settings(folder, theirs, ours):
         )
 
 
-def _checksum(path):
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
+def _checksum(path, record):
+    """Of the tensors beside ``path`` and of the record, written as it will be read back."""
+    digest = hashlib.sha256(json.dumps(record).encode())
+    with open(path.with_suffix(".safetensors"), "rb") as file:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
 
 
-def _replace(path, write):
-    """Write beside ``path``, make sure it is on the disk, then put it in place in one move."""
-    side = path.with_name(path.name + ".part")
+def _remember_names(folder):
+    """The new name itself must survive a power cut; not every system lets a folder be opened."""
     try:
-        write(side)
-        with open(side, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(side, path)
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
     finally:
-        side.unlink(missing_ok=True)
+        os.close(handle)

@@ -1,8 +1,7 @@
 """The same table in every chapter: what is shared, what is personal, who decides, what it costs."""
 
-import html
-
-from pfl_lib import algorithms
+from pfl_lib import _check, algorithms
+from pfl_lib._show import Shown
 
 #: name: (what clients share, what stays personal, who decides the weights, parameters a round)
 FACTS = {
@@ -72,30 +71,6 @@ PLACES = {
 HEAD = ("method", "clients share", "stays personal", "weights by", "sent", "tested")
 
 
-class Comparison:
-    """Rows of the table; shows itself as HTML in a notebook and as text elsewhere."""
-
-    def __init__(self, names, here=None):
-        self.here = here
-        self.rows = [
-            (algorithms.BY_NAME[name].label, *FACTS[name], algorithms.BY_NAME[name].tested)
-            for name in names
-        ]
-
-    def __repr__(self):
-        return "\n".join(" | ".join(row) for row in (HEAD, *self.rows))
-
-    def _repr_html_(self):
-        wide = ' style="min-width: 8em"'  # else the browser squeezes the last columns
-        head = "".join(f"<th{wide}>{html.escape(word)}</th>" for word in HEAD)
-        body = ""
-        for row in self.rows:
-            first, *others = (html.escape(word) for word in row)
-            first = f"<strong>{first}</strong>" if row[0] == self.here else first
-            body += "<tr>" + "".join(f"<td>{word}</td>" for word in (first, *others)) + "</tr>"
-        return f'<table class="table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-
-
 def compare(*names, here=None):
     """The comparison table of these methods (all by default); ``here`` is set in bold.
 
@@ -105,5 +80,11 @@ def compare(*names, here=None):
     >>> compare("separate").rows[0][:2]
     ('Separate', 'nothing')
     """
+    for name in (*names, *([here] if here else [])):
+        _check.one_of("name", name, algorithms.BY_NAME)
     here = algorithms.BY_NAME[here].label if here else None
-    return Comparison(names or algorithms.names(), here)
+    rows = [
+        (algorithms.BY_NAME[name].label, *FACTS[name], algorithms.BY_NAME[name].tested)
+        for name in names or algorithms.names()
+    ]
+    return Shown(HEAD, rows, bold=here, wide=True)

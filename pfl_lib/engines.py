@@ -1,22 +1,34 @@
 """The engines: three ways to have many clients do their work, one answer.
 
 * ``loop``     one client after the other, one batch after the other: the reference to read;
-* ``stacked``  all clients at once: the local step under ``torch.func.vmap``;
-* ``threads``  clients shared out over threads with one core each.
+* ``stacked``  chunks of clients, each chunk as one stack of models;
+* ``threads``  one client at a time on each core.
 
 Ordinary local training (the step "descend") is most of what is ever run, so the last two do it
-without copies: models, gradients and Adam's memory are changed in place, and the gradient of a
-stack of dense networks is written out by hand as batched matrix products.
+without copies: models and Adam's memory are changed in place, and the gradient of a stack of dense
+networks is written out by hand as batched matrix products.  On a CPU such stacks, too, are dealt
+out to threads with one core each: no core waits for another after every operation, and a chunk of
+models stays in a core's cache for the whole of its local training.
 """
 
-import copy
 import math
+import queue
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import torch
 from torch import nn
 
-from pfl_lib.training import ADAM, STEPS, Batch, Client, batch_table, draw_noise, start_rows
+from pfl_lib.training import (
+    ADAM,
+    STEPS,
+    Batch,
+    Client,
+    batch_table,
+    draw_noise,
+    start_rows,
+    step_counts,
+)
 
 
 def loop(network, work, settings, samples, who, round_):
@@ -45,44 +57,102 @@ def loop(network, work, settings, samples, who, round_):
     return {name: torch.stack([r[name] for r in results]) for name in work.rows}
 
 
+# ---- chunks of clients, dealt out to threads --------------------------------------------------
+
+
+def in_chunks(train, network, work, settings, samples, who, round_, chunk, workers):
+    """``train`` (one of ``stacked``, ``one_by_one``) for ``chunk`` clients at a time.
+
+    Those with most to do come first, so that the clients of a chunk have about the same to do.
+    """
+    counts = step_counts(work, settings, [len(samples.index[i]) for i in who])
+    order = sorted(range(len(who)), key=lambda row: (-counts[row], row))
+    device, given = work.rows["w"].device, work.rows
+    changed = list(given)
+    if work.step == "descend":  # it moves w, may count steps, and leaves the rest alone
+        work = replace(work, rows={name: t for name, t in given.items() if name != "steps"})
+        changed = ["w"]
+    result = {
+        name: torch.empty(given[name].shape, dtype=given[name].dtype, device=device)
+        for name in changed
+    }
+
+    def one_chunk(network, rows):
+        """Train some rows and put them in their places."""
+        at = torch.tensor(rows, device=device)
+        part = replace(work, rows={name: t.index_select(0, at) for name, t in work.rows.items()})
+        done = train(network, part, settings, samples, [who[r] for r in rows], round_)
+        for name in changed:
+            result[name].index_copy_(0, at, done[name])
+
+    deal(one_chunk, network, [order[a : a + chunk] for a in range(0, len(order), chunk)], workers)
+    if work.step == "descend" and "steps" in given:
+        made = torch.tensor(counts, dtype=given["steps"].dtype, device=device)
+        result["steps"] = given["steps"] + made * work.repeats
+    return dict(given) | result
+
+
+def deal(task, network, jobs, workers):
+    """``task(network, job)`` for every job, on ``workers`` threads with one core and a network of
+    their own (two-core kernels would fight each other)."""
+    workers = min(workers, len(jobs))
+    if workers < 2:
+        return [task(network, job) for job in jobs]
+    spare = queue.SimpleQueue()
+    for _ in range(workers):
+        spare.put(network.copy())
+
+    def take(job):
+        torch.set_num_threads(1)  # of this thread
+        mine = spare.get()
+        try:
+            return task(mine, job)
+        finally:
+            spare.put(mine)
+
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(take, jobs))
+
+
+# ---- a stack of clients -----------------------------------------------------------------------
+
+
 def stacked(network, work, settings, samples, who, round_):
-    """All clients at once.  Those with most to do come first, so the busy ones are a prefix."""
+    """All these clients at once; they come in order, those with most to do first.
+
+    ``work.rows`` is changed in place where that is faster.
+    """
     tables = batch_table(work, settings, [len(samples.index[i]) for i in who], who, round_)
     steps = [len(t) // work.group for t in tables]
-    noise = draw_noise(work, settings, steps, who, round_)
-    order = sorted(range(len(who)), key=lambda row: (-steps[row], row))
     device, dtype = work.rows["w"].device, work.rows["w"].dtype
-    arrange = torch.tensor(order, device=device)
 
     pad = nn.utils.rnn.pad_sequence
-    width = max((int((t >= 0).sum(1).max()) for t in tables if len(t)), default=1)
-    positions = pad([tables[r][:, :width] for r in order], True, -1).to(device)
-    random = pad([noise[r] for r in order], True).to(device, dtype)
-    index = pad([samples.index[who[r]] for r in order], True)
-    labels = pad([samples.labels[who[r]] for r in order], True)
+    random = pad(draw_noise(work, settings, steps, who, round_), True).to(device, dtype)
+    # for every batch and every client, which samples of the pool: (batches, clients, batch size)
+    positions = pad(tables, True, -1).to(device)
+    weight = (positions >= 0).to(dtype).transpose(0, 1).contiguous()
+    flat = positions.clamp(min=0).flatten(1)
+    spread = lambda t: pad(t, True).gather(1, flat).view(positions.shape)  # noqa: E731
+    index = spread([samples.index[i] for i in who]).transpose(0, 1).contiguous()
+    labels = spread([samples.labels[i] for i in who]).transpose(0, 1).contiguous()
 
     def batches(busy, t):
         """What the first ``busy`` clients see in step t: a batch, or a group of them."""
         some = []
         for at in range(t * work.group, (t + 1) * work.group):
-            here = positions[:busy, at]
-            weight = (here >= 0).to(dtype)
-            here = here.clamp(min=0)
-            x = samples.inputs(index[:busy].gather(1, here))
-            some.append(Batch(x, labels[:busy].gather(1, here), weight, random[:busy, t]))
+            x = samples.inputs(index[at, :busy])
+            some.append(Batch(x, labels[at, :busy], weight[at, :busy], random[:busy, t]))
         return some[0] if work.group == 1 else tuple(some)
 
     client = Client(network, work, settings, under_vmap=True)
-    rows = {name: r[arrange] for name, r in start_rows(work, client.optimizer).items()}
-    busy = [sum(count > t for count in steps) for t in range(max(steps, default=0))]
+    busy = (torch.tensor(steps)[:, None] > torch.arange(max(steps))).sum(0).tolist()
     train = _descend_together if work.step == "descend" else _step_together
-    done = train(network, work, client, rows, batches, busy)
-    back = torch.argsort(arrange)
-    return {name: done[name][back] for name in work.rows}
+    return train(network, work, client, batches, busy)
 
 
-def _step_together(network, work, client, s, batches, busy):
+def _step_together(network, work, client, batches, busy):
     """Any local step, under vmap.  Clients that are done leave the stack."""
+    s = start_rows(work, client.optimizer)
     one = STEPS[work.step]
     together = torch.func.vmap(lambda s, batch: one(s | dict(work.shared), batch, client))
     finished = []
@@ -99,116 +169,207 @@ def _step_together(network, work, client, s, batches, busy):
 
 
 @torch.no_grad()
-def _descend_together(network, work, client, s, batches, busy):
+def _descend_together(network, work, client, batches, busy):
     """The step "descend" for a whole stack, in place."""
+    s = dict(work.rows) | {name: tensor[None] for name, tensor in work.shared.items()}
     by_hand = network.dense is not None
-    gradient = dense_gradient if by_hand else torch.func.vmap(torch.func.grad(network.loss))
-    s = s | {name: tensor[None] for name, tensor in work.shared.items()}
-    s["w"] = s["w"].clone()
-    if "strength" in s:
-        s["strength"] = s["strength"][:, None]
-    space = torch.empty_like(s["w"]) if by_hand else None
+    if by_hand:
+        pieces = _pieces(network, s)
+    else:
+        gradient = torch.func.vmap(torch.func.grad(network.loss))
+        pieces = {"whole": s | {n: s[n][:, None] for n in ("strength",) if n in s}}
+    if client.optimizer == "adam":
+        for piece in pieces.values():
+            piece |= {name: torch.zeros_like(piece["w"]) for name in ("w_mean", "w_square")}
     for t, still in enumerate(busy):
-        now = {name: rows[:still] for name, rows in s.items()}
+        if t == 0 or still < busy[t - 1]:  # who is done leaves the stack
+            now = {name: {n: r[:still] for n, r in piece.items()} for name, piece in pieces.items()}
         batch = batches(still, t)
         for _ in range(work.repeats):
+            client.t += 1
             if by_hand:
-                g = gradient(network, now["w"], batch, space[:still])
+                _dense_step(network.dense, now, batch, client)
             else:
-                g = gradient(now["w"], batch)
-            _move(now, g, client)
-    return s
+                _move(now["whole"], gradient(now["whole"]["w"], batch), client)
+    if by_hand:
+        for name, where in network.slices():
+            s["w"][:, where] = pieces[name]["w"].flatten(1)
+    return {"w": s["w"]}
+
+
+def _pieces(network, s):
+    """For each parameter its own stacks (clients, *shape), laid out as ``bmm`` wants them."""
+    pieces = {}
+    for (name, where), shape in zip(network.slices(), network.shapes):
+        piece = {n: r[:, where].reshape(-1, *shape) for n, r in s.items() if n != "strength"}
+        if "strength" in s:
+            piece["strength"] = s["strength"].view(-1, *[1] * len(shape))
+        pieces[name] = {n: r.clone(memory_format=torch.contiguous_format) for n, r in piece.items()}
+    return pieces
 
 
 def _move(s, g, client):
-    """What the step "descend" does with a gradient, in place on ``s`` (a row or a stack)."""
+    """What the step "descend" does with a gradient, in place on ``s``."""
     if "centre" in s:
         g += s["strength"] * (s["w"] - s["centre"])
     if "correction" in s:
         g += s["correction"]
     if "mask" in s:
         g *= s["mask"]
-    client.t += 1
     if client.optimizer == "sgd":
         s["w"].sub_(g, alpha=client.lr)
         return
     decay, decay_square, epsilon = ADAM
+    if s["w"].device.type == "cpu" and hasattr(torch, "_fused_adam_"):
+        # torch's own Adam in one pass over memory; it reads raw memory, so the layouts must agree
+        if g.stride() != s["w"].stride():
+            g = torch.empty_like(s["w"]).copy_(g)
+        torch._fused_adam_(
+            [s["w"]], [g], [s["w_mean"]], [s["w_square"]], [], [torch.tensor(float(client.t))],
+            lr=client.lr, beta1=decay, beta2=decay_square, eps=epsilon, weight_decay=0.0,
+            amsgrad=False, maximize=False,
+        )  # fmt: skip
+        return
     s["w_mean"].lerp_(g, 1 - decay)
     s["w_square"].mul_(decay_square).addcmul_(g, g, value=1 - decay_square)
-    root = s["w_square"].sqrt().div_(math.sqrt(1 - decay_square**client.t)).add_(epsilon)
+    root = torch.sqrt(s["w_square"], out=g)  # the gradient has served: no new memory
+    root.div_(math.sqrt(1 - decay_square**client.t)).add_(epsilon)
     s["w"].addcdiv_(s["w_mean"], root, value=-client.lr / (1 - decay**client.t))
 
 
-def dense_gradient(network, w, batch, space):
-    """The gradient of every client's loss for linear layers with ReLU between, into ``space``.
+def _dense_step(layers, pieces, batch, client):
+    """One step of every client for linear layers with ReLU between.
 
     Autograd would do the same products, but write each into a tensor of its own and copy.
     """
-    place = {}
-    for (name, where), shape in zip(network.slices(), network.shapes):
-        place[name] = (where, shape)
-
-    def part(tensor, name):
-        where, shape = place[name]
-        return tensor[:, where].view(-1, *shape)
-
-    inputs, out = [], batch.x.flatten(2)
-    for depth, layer in enumerate(network.dense):
-        inputs.append(out.relu_() if depth else out)
-        bias, matrix = part(w, f"{layer}.bias"), part(w, f"{layer}.weight")
-        out = torch.baddbmm(bias[:, None, :], inputs[-1], matrix.transpose(1, 2))
+    inputs, out = dense_forward(layers, {n: p["w"] for n, p in pieces.items()}, batch.x)
     # d loss / d logits = (softmax − one-hot) · weight / Σ weight
     error = torch.softmax(out, 2)
     error.scatter_add_(2, batch.y[:, :, None], -torch.ones_like(error[:, :, :1]))
     error *= (batch.weight / batch.weight.sum(1, keepdim=True))[:, :, None]
-    for depth in reversed(range(len(network.dense))):
-        layer = network.dense[depth]
-        torch.bmm(error.transpose(1, 2), inputs[depth], out=part(space, f"{layer}.weight"))
-        torch.sum(error, 1, out=part(space, f"{layer}.bias"))
-        if depth:
-            error = torch.bmm(error, part(w, f"{layer}.weight"))
-            error *= inputs[depth] > 0
-    return space
+    for layer, x in zip(reversed(layers), reversed(inputs)):
+        matrix, bias = pieces[f"{layer}.weight"], pieces[f"{layer}.bias"]
+        first = layer == layers[0]
+        below = None if first else torch.bmm(error, matrix["w"]).mul_(x > 0)
+        if client.optimizer == "sgd" and matrix.keys() == {"w"}:  # gradient and move in one
+            matrix["w"].baddbmm_(error.transpose(1, 2), x, alpha=-client.lr)
+        else:
+            _move(matrix, torch.bmm(error.transpose(1, 2), x), client)
+        _move(bias, error.sum(1), client)
+        error = below
 
 
-def threads(network, work, settings, samples, who, round_, workers):
-    """Clients dealt out to ``workers`` threads with one core each."""
-    workers = min(workers, len(who))
-    hands = [list(range(hand, len(who), workers)) for hand in range(workers)]
-    one_by_one = _descend_one_by_one if work.step == "descend" else loop
-
-    def one_hand(rows):
-        torch.set_num_threads(1)  # of this thread: two-core kernels would fight each other
-        mine = copy.copy(work)
-        object.__setattr__(mine, "rows", {name: t[rows] for name, t in work.rows.items()})
-        return one_by_one(network.copy(), mine, settings, samples, [who[r] for r in rows], round_)
-
-    with ThreadPoolExecutor(workers) as pool:
-        done = list(pool.map(one_hand, hands))
-    back = torch.argsort(torch.tensor([row for hand in hands for row in hand]))
-    result = {name: torch.cat([part[name] for part in done]) for name in work.rows}
-    return {name: rows[back.to(rows.device)] for name, rows in result.items()}
+def dense_forward(layers, parameters, x):
+    """The inputs of each layer, and the logits, for a stack of clients."""
+    inputs, out = [], x.flatten(2)
+    for layer in layers:
+        inputs.append(out.relu_() if inputs else out)
+        bias, matrix = parameters[f"{layer}.bias"], parameters[f"{layer}.weight"]
+        out = torch.baddbmm(bias[:, None, :], inputs[-1], matrix.transpose(1, 2))
+    return inputs, out
 
 
-def _descend_one_by_one(network, work, settings, samples, who, round_):
-    """The loop for the step "descend", in place on one row at a time."""
+# ---- one client at a time ---------------------------------------------------------------------
+
+
+def one_by_one(network, work, settings, samples, who, round_):
+    """The loop, without its copies: a real module whose parameters move in place.
+
+    Images and filters lie channels last, which CPUs prefer.  Other steps than "descend" use the
+    plain loop.
+    """
+    if work.step != "descend":
+        return loop(network, work, settings, samples, who, round_)
     tables = batch_table(work, settings, [len(samples.index[i]) for i in who], who, round_)
-    done = start_rows(work, work.optimizer or settings.optimizer)
-    done["w"] = done["w"].clone()
+    rows = dict(work.rows)
+    module = network.real(rows["w"].device, rows["w"].dtype)
+    parameters = list(module.parameters())
     for row, i in enumerate(who):
         client = Client(network, work, settings, under_vmap=False)
-        s = {name: rows[row] for name, rows in done.items()} | dict(work.shared)
-        pieces = [p.detach().requires_grad_() for p in network.unflatten(s["w"]).values()]
-        named = dict(zip(network.names, pieces))  # views: they move with the row
+        s = {name: r[row] for name, r in rows.items()} | dict(work.shared)
+        strength = {"strength": s.pop("strength")} if "strength" in s else {}
+        split = {name: network.unflatten(r).values() for name, r in s.items()}
+        pieces = [dict(zip(split, values)) | strength for values in zip(*split.values())]
+        for piece, parameter in zip(pieces, parameters):
+            parameter.data.copy_(piece["w"])
+            piece["w"] = parameter.data
+            if client.optimizer == "adam":
+                piece |= {name: torch.zeros_like(piece["w"]) for name in ("w_mean", "w_square")}
         for positions in tables[row]:
             here = positions[positions >= 0].to(s["w"].device)
-            x, y = samples.inputs(samples.index[i][here]), samples.labels[i][here]
-            if x.ndim == 4:
-                x = x.contiguous(memory_format=torch.channels_last)
+            x, y = channels_last(samples.inputs(samples.index[i][here])), samples.labels[i][here]
             for _ in range(work.repeats):
-                logits = torch.func.functional_call(network.module, named, (x,))
-                loss = nn.functional.cross_entropy(logits, y)
-                g = torch.cat([p.reshape(-1) for p in torch.autograd.grad(loss, pieces)])
+                client.t += 1
+                loss = nn.functional.cross_entropy(module(x), y)
+                gradients = torch.autograd.grad(loss, parameters)
                 with torch.no_grad():
-                    _move(s, g, client)
-    return {name: done[name] for name in work.rows}
+                    for piece, g in zip(pieces, gradients):
+                        _move(piece, g, client)
+        for place, piece in zip(network.unflatten(rows["w"][row]).values(), pieces):
+            place.copy_(piece["w"])
+    return rows
+
+
+def channels_last(x):
+    """Images with their channels side by side in memory; anything else as it is."""
+    if x.ndim != 4:
+        return x
+    x = x.contiguous(memory_format=torch.channels_last)
+    channels, height, width = x.shape[1:]
+    # of one channel every layout is both; say which is meant
+    return x.as_strided(x.shape, (channels * height * width, 1, width * channels, channels))
+
+
+# ---- how good are the models? -----------------------------------------------------------------
+
+BLOCK = 256  # samples of a client that are looked at together
+
+
+@torch.no_grad()
+def evaluate_loop(network, w, samples, who):
+    """Accuracy and mean loss of row i of ``w`` on the data of client ``who[i]``, one by one."""
+    accuracy, loss = [], []
+    for row, i in enumerate(who):
+        logits = network.logits(w[row], samples.inputs(samples.index[i]))
+        y = samples.labels[i]
+        accuracy.append((logits.argmax(1) == y).to(w.dtype).mean())
+        loss.append(nn.functional.cross_entropy(logits, y))
+    return torch.stack(accuracy), torch.stack(loss)
+
+
+def evaluate(network, w, samples, who, chunk, workers):
+    """The same for ``chunk`` clients at a time; those of about the same size together."""
+    order = sorted(range(len(who)), key=lambda row: -len(samples.index[who[row]]))
+    right, loss = (torch.empty(len(who), dtype=w.dtype, device=w.device) for _ in range(2))
+
+    @torch.no_grad()
+    def one_chunk(network, rows):
+        """Evaluate some rows; padding has weight 0."""
+        at = torch.tensor(rows, device=w.device)
+        pad = nn.utils.rnn.pad_sequence
+        index = pad([samples.index[who[r]] for r in rows], True, -1).split(BLOCK, 1)
+        labels = pad([samples.labels[who[r]] for r in rows], True).split(BLOCK, 1)
+        sums = torch.zeros(2, len(rows), dtype=w.dtype, device=w.device)
+        for some, y in zip(index, labels):
+            weight = (some >= 0).to(w.dtype)
+            logits = _logits(network, w.index_select(0, at), samples.inputs(some.clamp(min=0)))
+            sums[0] += ((logits.argmax(2) == y) * weight).sum(1)
+            each = nn.functional.cross_entropy(logits.flatten(0, 1), y.flatten(), reduction="none")
+            sums[1] += (each.view(y.shape) * weight).sum(1)
+        sums /= torch.tensor([len(samples.index[who[r]]) for r in rows], device=w.device)
+        right.index_copy_(0, at, sums[0])
+        loss.index_copy_(0, at, sums[1])
+
+    deal(one_chunk, network, [order[a : a + chunk] for a in range(0, len(order), chunk)], workers)
+    return right, loss
+
+
+def _logits(network, w, x):
+    """Logits (clients, samples, classes) of a stack of models, each on its own samples."""
+    if network.dense is not None:
+        parts = zip(network.slices(), network.shapes)
+        parameters = {name: w[:, where].unflatten(1, shape) for (name, where), shape in parts}
+        return dense_forward(network.dense, parameters, x)[1]
+    if len(w) == 1:
+        return network.logits(w[0], channels_last(x[0]))[None]
+    return torch.func.vmap(network.logits)(w, x)

@@ -1,13 +1,13 @@
 """Clients that send something else than what they trained, by fault (``Faulty``) or to hide it
-(``Masked``).
+(``Masked``), and a watch on what clients send (``Guarded``, which every run uses).
 
-Both are a federation like the one they are given, but for what is sent.  No algorithm knows of
-them, so every algorithm runs on them.
+Each is a federation like the one it is given, but for what is sent.  No algorithm knows of them,
+so every algorithm runs on them.
 """
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -18,28 +18,38 @@ from pfl_lib.random import keyed_generator
 #: What a faulty client does, and how strongly unless said otherwise.
 KINDS = {"sign_flip": 1.0, "scale": 10.0, "noise": 1.0, "stale": None}
 SENT = ("", "probe")  # tags of the local phases whose result is sent; others stay at home
+HUGE = 1e4  # no sound parameter is so large; only from here on can a loss overflow
 
 
 @dataclass(eq=False)
-class OtherUploads:
-    """The federation ``fed``, whose clients send ``sends(...)`` instead of what they trained."""
+class Around:
+    """The federation ``fed``; ``looked_at(...)`` decides what becomes of its clients' results.
+
+    >>> import pfl_lib
+    >>> class Untouched(Around):
+    ...     def looked_at(self, began, done, who, tag):
+    ...         return done
+    >>> fed = Untouched(pfl_lib.example())
+    >>> fed.m  # all else is as it was
+    8
+    """
 
     fed: object
 
-    def sends(self, began, trained, who, tag):
-        """What the clients ``who`` send, having begun at the rows of ``began``."""
+    def looked_at(self, began, done, who, tag):
+        """The named rows the clients ``who`` come back with, having begun at those of ``began``."""
         raise NotImplementedError
 
     def train(self, start, who, **how):
-        """Ordinary local training; the models as they are sent."""
+        """Ordinary local training; the models as they come back."""
         if hasattr(self.fed, "perform"):
             return Federation.train(self, start, who, **how)  # which asks ``perform``
-        return self._sent(start, self.fed.train(start, who, **how), who, how.get("tag", ""))
+        done = {"w": self.fed.train(start, who, **how)}
+        return self.looked_at({"w": start}, done, who, how.get("tag", ""))["w"]
 
     def perform(self, work, who):
-        """A method's own local step; ``"w"`` is what is sent."""
-        done = self.fed.perform(work, who)
-        return {**done, "w": self._sent(work.rows["w"], done["w"], who, work.tag)}
+        """A method's own local step; the rows as they come back."""
+        return self.looked_at(work.rows, self.fed.perform(work, who), who, work.tag)
 
     def at(self, round_):
         return dataclasses.replace(self, fed=self.fed.at(round_))
@@ -58,10 +68,29 @@ class OtherUploads:
             raise AttributeError(name)
         return getattr(self.fed, name)
 
-    def _sent(self, began, trained, who, tag):
+
+@dataclass(eq=False)
+class OtherUploads(Around):
+    """The federation ``fed``, whose clients send ``sends(...)`` instead of what they trained.
+
+    >>> import pfl_lib
+    >>> class Silent(OtherUploads):
+    ...     def sends(self, began, trained, who, tag):
+    ...         return began  # what they were given, as if they had not trained
+    >>> fed = Silent(pfl_lib.example())
+    >>> history = pfl_lib.run(pfl_lib.algorithm("fedavg"), fed, rounds=2, progress=False)
+    >>> history.mean[0] == history.mean[1]  # nobody learned anything
+    True
+    """
+
+    def sends(self, began, trained, who, tag):
+        """What the clients ``who`` send, having begun at the rows of ``began``."""
+        raise NotImplementedError
+
+    def looked_at(self, began, done, who, tag):
         if tag not in SENT:
-            return trained
-        return self.sends(began, trained, torch.as_tensor(who).tolist(), tag)
+            return done
+        return {**done, "w": self.sends(began["w"], done["w"], torch.as_tensor(who).tolist(), tag)}
 
 
 @dataclass(eq=False)
@@ -96,7 +125,7 @@ class Faulty(OtherUploads):
         _check.one_of("kind", self.kind, KINDS)
         _check.one_of("of", self.of, ("model", "update"))
         _check.whole("seed", self.seed, at_least=0)
-        clients = tuple(torch.as_tensor(self.clients, dtype=torch.int64).flatten().tolist())
+        clients = tuple(_check.numbers("clients", self.clients).long().flatten().tolist())
         wrong = [i for i in clients if not 0 <= i < self.fed.m]
         if wrong or len(set(clients)) != len(clients):
             raise ValueError(
@@ -182,3 +211,77 @@ class Masked(OtherUploads):
                 masks[other] -= drawn
         share = self.fed.sizes[who] / self.fed.sizes[who].mean()  # what cancels is n_i·mask_i
         return trained + self.scale * masks.to(trained) / share[:, None]
+
+
+class BrokenClients(FloatingPointError):
+    """Clients came back with what is not finite; ``found`` holds (client, what) of each.
+
+    >>> print(BrokenClients([(3, "its model"), (5, "its model")]))
+    its model of clients 3, 5 is no longer finite
+    """
+
+    def __init__(self, found):
+        self.found = found
+        super().__init__(in_words(found))
+
+
+def in_words(found):
+    """What is broken, and whose, in words.
+
+    >>> in_words([(3, "its model")])
+    'its model of client 3 is no longer finite'
+    """
+    names = sorted({what for _, what in found})
+    clients = sorted({client for client, _ in found})
+    some = ", ".join(map(str, clients[:10])) + ", …" * (len(clients) > 10)
+    return (
+        f"{' and '.join(names)} of client{'s' * (len(clients) > 1)} {some} "
+        f"{'are' if len(names) > 1 else 'is'} no longer finite"
+    )
+
+
+@dataclass(eq=False)
+class Guarded(Around):
+    """The federation ``fed``, whose clients' results are looked at before anyone mixes them.
+
+    What is NaN or infinite, and a model whose loss on its client's own training data is, raises
+    ``BrokenClients``; with ``restore`` it is replaced by what the client began with, its last
+    good one, and ``found`` remembers (client, what).
+
+    >>> from pfl_lib.theory import QuadraticFederation
+    >>> toy = QuadraticFederation(h=torch.ones(2, 1), c=torch.tensor([[1.0], [math.nan]]))
+    >>> watch = Guarded(toy, restore=True)
+    >>> watch.train(toy.initial(), toy.everyone).flatten().tolist(), watch.found
+    ([1.0, 0.0], [(1, 'w')])
+    """
+
+    restore: bool = False
+    found: list = field(default_factory=list)
+
+    def looked_at(self, began, done, who, tag):
+        found, who = [], torch.as_tensor(who)
+        for name, rows in done.items():
+            if not rows.is_floating_point() or not rows.numel():
+                continue
+            low, high = rows.reshape(len(rows), -1).aminmax(dim=1)  # NaN where there is one
+            size = torch.maximum(high, -low)
+            broken = ~torch.isfinite(size)
+            found += [(int(i), name) for i in who[broken]]
+            if name == "w":
+                lost = self._without_loss(rows, who, (~broken & (size >= HUGE)).nonzero().flatten())
+                found += [(int(i), "loss") for i in who[lost]]
+                broken = broken.index_fill(0, lost, True)
+            if self.restore and bool(broken.any()):
+                shape = (-1, *[1] * (rows.ndim - 1))
+                done = {**done, name: torch.where(broken.view(shape), began[name], rows)}
+        if found and not self.restore:
+            raise BrokenClients(found)
+        self.found += found
+        return done
+
+    def _without_loss(self, w, who, huge):
+        """Which of the rows ``huge`` have a loss that is not finite."""
+        if not len(huge) or not hasattr(self.fed, "evaluate"):
+            return huge[:0]
+        _, loss = self.fed.evaluate(w[huge], who[huge], split="train")
+        return huge[~torch.isfinite(loss)]

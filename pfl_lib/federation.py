@@ -7,14 +7,18 @@ Row i of every stack of models belongs to client i.  An algorithm needs two verb
 import copy
 import ctypes
 import hashlib
+import math
 import os
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from pfl_lib import _check, engines, models
+from pfl_lib.data.dataset import Dataset
+from pfl_lib.partition import Partition
 from pfl_lib.random import keyed_generator
 from pfl_lib.training import Network, Prox, Samples, Settings, Work
 
@@ -22,12 +26,15 @@ NORMALISE_ONCE = 2**29  # bytes: smaller data sets are normalised once, larger o
 ENGINES = ("auto", "loop", "stacked", "threads")
 
 
+CACHE = 2**23  # bytes of models that are trained together by one core
+
+
 class Federation:
     """Clients with data, a model, and a way to train.
 
     ``model`` is a name known to ``pfl_lib.models``, or any ``nn.Module``.  ``seed`` decides the
-    initial model and the batches; the partition has a seed of its own, and ``init_seed`` parts
-    the two where wanted.
+    batches and who takes part, and, where no ``init_seed`` is given, the initial model too; the
+    partition has a seed of its own.
 
     >>> import pfl_lib
     >>> data = pfl_lib.data.load("digits")
@@ -36,6 +43,9 @@ class Federation:
     >>> fed.m, fed.d
     (4, 650)
     """
+
+    chunk = None  # clients that are trained at once; None: see ``plan``
+    _activations = 0  # bytes that one client's batch needs on its way through the model
 
     def __init__(
         self,
@@ -52,6 +62,7 @@ class Federation:
         device=None,
         dtype=torch.float32,
         engine="auto",
+        chunk=None,
     ):
         self.settings = Settings(
             lr=_check.positive("lr", lr),
@@ -61,10 +72,14 @@ class Federation:
             seed=_check.whole("seed", seed, at_least=0),
         )
         self.engine = _check.one_of("engine", engine, ENGINES)
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.dtype = dtype
+        self.chunk = None if chunk is None else _check.whole("chunk", chunk)
+        self.device = _device(device)
+        self.dtype = _check.one_of("dtype", dtype, (torch.float32, torch.float64, torch.bfloat16))
         self.data, self.partition = data, partition
-        self.init_seed = self.settings.seed if init_seed is None else init_seed
+        init_seed = self.settings.seed if init_seed is None else init_seed
+        self.init_seed = _check.whole("init_seed", init_seed, at_least=0)
+        if not isinstance(model, (str, nn.Module)):
+            raise TypeError(f"model must be a name or an nn.Module, got {model!r}")
         self.model_name = model if isinstance(model, str) else type(model).__name__
         self.k = 0  # the round, part of every random draw; see ``at``
         _check_clients(data, partition)
@@ -77,6 +92,8 @@ class Federation:
         self._initial = torch.cat(flat).to(self.device, dtype)
         self.layers = _layers(module, self.network)
         self.head_mask = self._mask_of(getattr(module, "head", ()))
+        batch = data.normalised(data.x[: self.settings.batch_size])
+        self._activations = self.network.activation_bytes(batch) * dtype.itemsize // 4
 
         inputs = _gather(data, self.device, dtype)
 
@@ -156,6 +173,8 @@ class Federation:
         """Have the clients ``who`` do ``work``; the rows as they are afterwards."""
         clients = self._clients(who)
         for name, rows in work.rows.items():
+            if not isinstance(rows, Tensor):
+                raise TypeError(f"rows[{name!r}] must be a tensor, one row a client, got {rows!r}")
             if len(rows) != len(clients):
                 raise ValueError(
                     f"rows[{name!r}] must have one row for each of the {len(clients)} clients in "
@@ -169,9 +188,11 @@ class Federation:
             return dict(work.rows)
         call = (self.network, work, self.settings, self._train_samples, clients, self.k)
         engine = self._engine()
-        if engine == "threads":
-            return engines.threads(*call, workers=torch.get_num_threads())
-        return {"loop": engines.loop, "stacked": engines.stacked}[engine](*call)
+        if engine == "loop":
+            return engines.loop(*call)
+        train = engines.stacked if engine == "stacked" else engines.one_by_one
+        chunk, workers = self._chunk(len(clients), work)
+        return engines.in_chunks(train, *call, chunk=chunk, workers=workers)
 
     @torch.no_grad()
     def evaluate(self, w: Tensor, who: Tensor | None = None, split="test"):
@@ -179,31 +200,34 @@ class Federation:
         who = self.everyone if who is None else who
         clients = self._clients(who)
         _check.one_of("split", split, ("test", "train"))
+        if not isinstance(w, Tensor):
+            raise TypeError(f"w must be a tensor, one row a client, got {w!r}")
         if w.shape != (len(clients), self.d):
             raise ValueError(
                 f"w must be ({len(clients)}, {self.d}), one row for each client in who; "
                 f"got {tuple(w.shape)}"
             )
         samples = self._test_samples if split == "test" else self._train_samples
-        accuracy, loss = [], []
-        for row, i in enumerate(clients):
-            logits = self.network.logits(w[row], samples.inputs(samples.index[i]))
-            y = samples.labels[i]
-            accuracy.append((logits.argmax(1) == y).to(self.dtype).mean())
-            loss.append(nn.functional.cross_entropy(logits, y))
-        return torch.stack(accuracy), torch.stack(loss)
+        if self._engine() == "loop":
+            return engines.evaluate_loop(self.network, w, samples, clients)
+        return engines.evaluate(self.network, w, samples, clients, *self._chunk(len(clients)))
 
     # ---- words ------------------------------------------------------------------------------
 
     def plan(self):
-        """Which engine trains, and why, in words."""
+        """Which engine trains, how many clients at a time, and why, in words."""
+        engine = self._engine()
+        chunk, workers = self._chunk(self.m)
+        where = f"{workers} threads with one core each" if workers > 1 else "one thread"
+        dense = self.network.dense is not None
+        what = "products written out by hand" if dense else "the gradient under vmap"
         why = {
             "loop": "one client after the other: the readable reference",
-            "stacked": "all clients at once under vmap: dense layers become batched products",
-            "threads": f"clients shared out over {torch.get_num_threads()} threads with one core "
-            "each: convolutions on a CPU gain nothing from being stacked",
+            "stacked": f"{chunk} of {self.m} clients at once as one stack of models, {what}, on "
+            f"{where}",
+            "threads": f"one client at a time on each of {workers} threads with one core each: "
+            "convolutions on a CPU gain less from being stacked",
         }
-        engine = self._engine()
         chosen = "chosen" if self.engine == "auto" else "asked for"
         return f"engine {engine!r} ({chosen}) on {self.device}: {why[engine]}"
 
@@ -211,6 +235,7 @@ class Federation:
         """What a run must agree on to be resumed, as plain data."""
         return {
             "data": self.data.name,
+            "samples": self.data.checksum(),
             "partition": _fingerprint(self.partition),
             "model": self.model_name,
             "parameters": self.d,
@@ -233,9 +258,32 @@ class Federation:
         on_cpu = self.device.type == "cpu"
         return "threads" if on_cpu and self.network.convolutional else "stacked"
 
+    def _chunk(self, k, work=None):
+        """How many of k clients are trained at once, and by how many threads."""
+        workers = torch.get_num_threads() if self.device.type == "cpu" else 1
+        if self._engine() == "threads":
+            return 1, workers
+        plain = work is None or work.step == "descend"
+        by_hand = plain and self.network.dense is not None
+        if not by_hand:
+            workers = 1  # vmap is mostly Python, and only one thread at a time may run that
+        if self.chunk is not None:
+            return min(self.chunk, k), workers
+        a_model = self.d * self.dtype.itemsize
+        rows = 1 if work is None else len(work.rows)
+        each = (5 + rows) * a_model + self._activations  # w, gradient, two moments, what was given
+        fits = free_memory(self.device) // 2 // (each if plain else 2 * each)
+        if by_hand and self.device.type == "cpu":
+            fits = min(fits, CACHE // a_model, math.ceil(k / workers))
+        chunks = math.ceil(k / min(k, max(1, fits)))
+        return math.ceil(k / chunks), workers
+
     def _clients(self, who):
-        clients = torch.as_tensor(who).cpu().tolist()
-        wrong = [i for i in clients if not 0 <= i < self.m]
+        try:
+            clients = torch.as_tensor(who).cpu().tolist()
+            wrong = [i for i in clients if i not in range(self.m)]
+        except (TypeError, ValueError):
+            raise TypeError(f"who must be client numbers, got {who!r}") from None
         if wrong or len(set(clients)) != len(clients):
             raise ValueError(
                 f"who must hold different client numbers from 0 to {self.m - 1}, got {clients}"
@@ -254,6 +302,17 @@ class Federation:
         return mask.to(self.device)
 
 
+def free_memory(device):
+    """Bytes that may still be had on a device; where nobody tells, as much as one likes."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return 1024 * next(int(line.split()[1]) for line in lines if "MemAvailable" in line)
+    except (OSError, StopIteration):
+        return 2**62
+
+
 def _gather(data, device, dtype):
     """A function from indices to inputs; images as numbers with mean 0 and deviation 1."""
     pool = data.x.to(device)
@@ -261,7 +320,8 @@ def _gather(data, device, dtype):
         return lambda index: pool[index]
     if pool.numel() * dtype.itemsize <= NORMALISE_ONCE:
         once = data.normalised(pool, dtype)
-        return lambda index: once[index]
+        rows = lambda index: once.index_select(0, index.reshape(-1))  # noqa: E731
+        return lambda index: rows(index).view(*index.shape, *once.shape[1:])
     return lambda index: data.normalised(pool[index], dtype)
 
 
@@ -283,7 +343,20 @@ def _fingerprint(partition):
     return f"{partition.name}-{digest.hexdigest()[:16]}"
 
 
+def _device(device):
+    try:
+        return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"device must be None, or a device of torch such as 'cpu' or 'cuda:0', got {device!r}"
+        ) from error
+
+
 def _check_clients(data, partition):
+    if not isinstance(data, Dataset):
+        raise TypeError(f"data must be a Dataset (see pfl_lib.data.load), got {data!r}")
+    if not isinstance(partition, Partition):
+        raise TypeError(f"partition must be a Partition (see pfl_lib.partition), got {partition!r}")
     if partition.m < 1:
         raise ValueError("the partition has no client")
     n = len(data.y)

@@ -7,12 +7,21 @@ from pathlib import Path
 
 import torch
 
+from pfl_lib.checkpoints import write_aside
+
 
 @dataclass
 class History:
     """The record of a run; ``accuracy[r][i]`` is client i's test accuracy at ``rounds[r]``.
 
     ``also[name][r][i]`` are the same for other models a method tests beside the personal one.
+
+    >>> import pfl_lib
+    >>> history = pfl_lib.run(pfl_lib.algorithm("fedavg"), pfl_lib.example(), 2, progress=False)
+    >>> history.rounds, len(history.accuracy[-1])
+    ([1, 2], 8)
+    >>> history.last == history.mean[-1] and history.worst() <= history.last
+    True
     """
 
     label: str
@@ -24,6 +33,7 @@ class History:
     also: dict[str, list[list[float]]] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)  # of training, since the start
     sent: list[int] = field(default_factory=list)  # parameters moved, since the start
+    broken: list[dict] = field(default_factory=list)  # clients that were not finite, and when
     state: object = None  # the last state of the algorithm
 
     @property
@@ -84,16 +94,21 @@ class History:
             "also": self.also,
             "seconds": self.seconds,
             "sent": self.sent,
+            "broken": self.broken,
         }
 
     def save(self, path):
-        """Write the record as JSON."""
-        Path(path).write_text(json.dumps(self.record()))
+        """Write the record as JSON, to the side first and then renamed."""
+        text = json.dumps(self.record())
+        write_aside(Path(path), lambda side: side.write_text(text))
 
     @classmethod
     def load(cls, path):
         """Read what ``save`` wrote."""
-        return cls(**json.loads(Path(path).read_text()))
+        try:
+            return cls(**json.loads(Path(path).read_text()))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{path}: not a saved History ({error})") from error
 
     def __repr__(self):
         if not self.rounds:

@@ -10,7 +10,9 @@ from typing import NamedTuple
 import torch
 
 from pfl_lib import _check
+from pfl_lib.data.dataset import Dataset
 from pfl_lib.history import History
+from pfl_lib.partition import Partition
 
 __all__ = [
     "Wilcoxon",
@@ -18,6 +20,8 @@ __all__ = [
     "effective_classes",
     "effective_clients",
     "effective_samples",
+    "group_recovery",
+    "inside_by_chance",
     "label_shares",
     "majority_accuracy",
     "text_table",
@@ -42,7 +46,7 @@ def label_shares(counts):
 
 
 def total_variation(counts):
-    """½ Σ_c |p_ic − p_jc| for every pair of clients: 0 for equal label shares, 1 for none shared.
+    """``½ Σ_c |p_ic − p_jc|`` for every pair of clients: 0 for equal shares, 1 for none in common.
 
     Equation label: eq-total-variation
 
@@ -91,14 +95,24 @@ def effective_clients(sizes):
     >>> effective_clients(torch.tensor([10, 10, 10])), effective_clients(torch.tensor([98, 1, 1]))
     (3.0, 1.041...)
     """
-    sizes = torch.as_tensor(sizes, dtype=torch.float64)
+    sizes = _check.numbers("sizes", sizes).double()
     if sizes.ndim != 1 or len(sizes) == 0 or not bool((sizes > 0).all()):
         raise ValueError(f"sizes must be positive numbers, one a client; got {sizes.tolist()!r}")
     return float(sizes.sum() ** 2 / (sizes**2).sum())
 
 
 def majority_accuracy(partition, data):
-    """Test accuracy of a client that always says its most frequent training label: (m,)."""
+    """Test accuracy of a client that always says its most frequent training label: (m,).
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> two_each = pfl_lib.partition.pathological(data, clients=5)
+    >>> majority_accuracy(two_each, data).mean() > 0.4  # of two classes, about half
+    tensor(True)
+    """
+    for name, value, kind in (("partition", partition, Partition), ("data", data, Dataset)):
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
     guess = partition.counts(data, "train").argmax(1)
     tested = partition.counts(data, "test").double()
     return tested.gather(1, guess[:, None]).squeeze(1) / tested.sum(1)
@@ -108,7 +122,11 @@ def majority_accuracy(partition, data):
 
 
 class Wilcoxon(NamedTuple):
-    """``smaller``: the smaller of the two sums of ranks; ``pairs``: clients that are not tied."""
+    """``smaller``: the smaller of the two sums of ranks; ``pairs``: clients that are not tied.
+
+    >>> Wilcoxon(smaller=3.0, pairs=6, p=0.16)
+    Wilcoxon(smaller=3.0, pairs=6, p=0.16)
+    """
 
     smaller: float
     pairs: int
@@ -165,6 +183,47 @@ def _sums_of_signs(ranks, total):
     return chance
 
 
+def inside_by_chance(groups):
+    """What ``plots.inside_share`` is when everybody hears all others alike: the mean share of
+    like-minded clients among the others.
+
+    >>> inside_by_chance(torch.tensor([0, 0, 1, 1, 1]))
+    0.4
+    """
+    groups = _groups(groups)
+    same = (groups[:, None] == groups[None]).double().sum(1) - 1
+    return float((same / (len(groups) - 1)).mean())
+
+
+def group_recovery(xi, groups):
+    """How well the hidden groups can be read off the weights ``xi``: the adjusted Rand index.
+
+    The clients are clustered by what they hear of each other, (ξ_ij + ξ_ji)/2, joining the loudest
+    first (average linkage), into as many clusters as there are groups.  1: the clusters are the
+    groups; about 0: as good as chance.  It asks whether the groups are *there*, however faint;
+    ``plots.inside_share`` asks how much of what is heard comes from them.
+
+    >>> xi = torch.tensor([[0.0, 0.8, 0.2], [0.8, 0.0, 0.2], [0.5, 0.5, 0.0]])
+    >>> group_recovery(xi, torch.tensor([0, 0, 1]))
+    1.0
+    """
+    from sklearn.cluster import AgglomerativeClustering
+    from sklearn.metrics import adjusted_rand_score
+
+    groups, xi = _groups(groups), _check.numbers("xi", xi).detach().cpu().double()
+    if xi.shape != (len(groups), len(groups)):
+        raise ValueError(
+            f"xi must be square with a row for each of {len(groups)} clients, "
+            f"got shape {tuple(xi.shape)}"
+        )
+    loud = (xi + xi.T) / 2
+    far = (loud.max() - loud).fill_diagonal_(0)
+    clusters = AgglomerativeClustering(
+        n_clusters=len(groups.unique()), metric="precomputed", linkage="average"
+    ).fit_predict(far.numpy())
+    return float(adjusted_rand_score(groups.numpy(), clusters))
+
+
 def accuracy_error(accuracy, samples):
     """Standard error √(a(1 − a)/n) of an accuracy a that was measured on n test samples.
 
@@ -204,13 +263,22 @@ def text_table(rows, columns, digits=3):
 
 
 def _table(counts):
-    counts = torch.as_tensor(counts).double()
+    counts = _check.numbers("counts", counts).double()
     if counts.ndim != 2 or not bool((counts >= 0).all() and (counts.sum(1) > 0).all()):
         raise ValueError(
             "counts must be a table of numbers >= 0, one row a client and none of them empty; "
             f"got shape {tuple(counts.shape)}"
         )
     return counts
+
+
+def _groups(groups):
+    groups = _check.numbers("groups", groups).cpu()
+    if groups.ndim != 1 or len(groups) < 2:
+        raise ValueError(
+            f"groups must be one number for each of two or more clients, got {groups.tolist()!r}"
+        )
+    return groups
 
 
 def _differences(ours, theirs):
@@ -225,7 +293,7 @@ def _differences(ours, theirs):
 
 def _accuracies(name, values):
     values = values.clients() if isinstance(values, History) else values
-    values = torch.as_tensor(values, dtype=torch.float64)
+    values = _check.numbers(name, values).double()
     if values.ndim != 1 or len(values) == 0 or not bool(((values >= 0) & (values <= 1)).all()):
         raise ValueError(
             f"{name} must be a History or accuracies in [0, 1], one a client; "

@@ -1,4 +1,4 @@
-"""The papers' models, as ordinary ``nn.Module``s.
+"""The papers' models; each is an ordinary ``nn.Module``.
 
 All of them are safe under ``torch.func`` (``functional_call``, ``grad``, ``vmap``): no batch
 statistics, no dropout, nothing in place, no Python that looks at the data.
@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from pfl_lib import _check
+from pfl_lib.data.dataset import Dataset
 from pfl_lib.random import keyed_number
 
 
@@ -19,6 +20,10 @@ class Model(nn.Module):
     """A representation, then a last layer called ``output``: ``output(features(x))``.
 
     ``head`` names the parameters of the last layer by their prefixes.
+
+    >>> model = logistic_regression(64, 10)
+    >>> isinstance(model, Model), model.head
+    (True, ('output.',))
     """
 
     head = ("output.",)
@@ -40,6 +45,9 @@ def layers(model):
 
     Weight and bias of one layer stay together: "the top p layers" are ``layers(model)[-p:]``.  A
     module may say itself which layer a parameter belongs to, by a method ``layer_of(name)``.
+
+    >>> layers(mlp(4, 3, hidden=(5,)))[-1]
+    ('output', ('output.weight', 'output.bias'))
     """
     layer_of = getattr(model, "layer_of", lambda name: name.rpartition(".")[0] or name)
     groups = {}
@@ -49,11 +57,21 @@ def layers(model):
 
 
 def parameter_count(model):
-    """How many numbers one client sends when it sends its whole model."""
+    """How many numbers one client sends when it sends its whole model.
+
+    >>> parameter_count(logistic_regression(64, 10)) == 64 * 10 + 10
+    True
+    """
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 class LogisticRegression(Model):
+    """One linear layer; :func:`logistic_regression` makes it.
+
+    >>> [name for name, _ in LogisticRegression(64, 10).named_parameters()]
+    ['output.weight', 'output.bias']
+    """
+
     def __init__(self, inputs, classes):
         super().__init__()
         self.output = nn.Linear(inputs, classes)
@@ -67,6 +85,12 @@ class LogisticRegression(Model):
 
 
 class MLP(Model):
+    """Linear layers with ReLU between them; :func:`mlp` makes it.
+
+    >>> MLP(64, 10, hidden=(32,)).features(torch.zeros(5, 1, 8, 8)).shape
+    torch.Size([5, 32])
+    """
+
     def __init__(self, inputs, classes, hidden):
         super().__init__()
         widths = [inputs, *hidden]
@@ -85,7 +109,11 @@ class MLP(Model):
 
 
 class ConvolutionalNetwork(Model):
-    """Two 5×5 convolutions, each with a 2×2 maximum pool, then one wide layer."""
+    """Two 5×5 convolutions, each with a 2×2 maximum pool, then one wide layer.
+
+    >>> isinstance(mcmahan_cnn(1, 28, 10), ConvolutionalNetwork)
+    True
+    """
 
     def __init__(self, channels, size, classes, filters, wide, padding, name):
         super().__init__()
@@ -115,7 +143,12 @@ class ConvolutionalNetwork(Model):
 
 
 class Residual(nn.Module):
-    """Two 3×3 convolutions with group normalisation, added to their input."""
+    """Two 3×3 convolutions with group normalisation, added to their input.
+
+    >>> block = Residual(16, 32, stride=2)
+    >>> block(torch.zeros(1, 16, 8, 8)).shape
+    torch.Size([1, 32, 4, 4])
+    """
 
     def __init__(self, inputs, outputs, stride):
         super().__init__()
@@ -136,7 +169,11 @@ class Residual(nn.Module):
 
 
 class ResNet18(Model):
-    """A stem, four stages of two residual blocks, a mean over the image, a linear layer."""
+    """A stem, four stages of two residual blocks, a mean over the image, a linear layer.
+
+    >>> isinstance(resnet18(3, 10, width=16), ResNet18)
+    True
+    """
 
     def __init__(self, channels, classes, width, stem):
         super().__init__()
@@ -170,7 +207,11 @@ def _group_norm(channels):
 
 
 class FastText(Model):
-    """The mean of the words' vectors, then two linear layers."""
+    """The mean of the words' vectors, then two linear layers.
+
+    >>> isinstance(fasttext(vocabulary=100, classes=4), FastText)
+    True
+    """
 
     def __init__(self, vocabulary, classes, dim):
         super().__init__()
@@ -185,12 +226,20 @@ class FastText(Model):
 
 
 def logistic_regression(inputs, classes):
-    """One linear layer."""
+    """One linear layer.
+
+    >>> logistic_regression(64, 10)(torch.zeros(5, 1, 8, 8)).shape
+    torch.Size([5, 10])
+    """
     return LogisticRegression(_check.whole("inputs", inputs), _check.whole("classes", classes))
 
 
 def mlp(inputs, classes, hidden=(100,)):
-    """Linear layers with ReLU between them."""
+    """Linear layers with ReLU between them.
+
+    >>> mlp(64, 10, hidden=(32, 16))(torch.zeros(5, 1, 8, 8)).shape
+    torch.Size([5, 10])
+    """
     hidden = tuple(_check.whole("hidden", width) for width in hidden)
     return MLP(_check.whole("inputs", inputs), _check.whole("classes", classes), hidden)
 
@@ -201,16 +250,23 @@ def mcmahan_cnn(channels, size, classes, padding=None):
     Without padding and for 1×28×28 and 10 classes it has 582,026 parameters, the count that the
     FedALA paper prints.  ``padding=None`` means none, and 2 for images below 16×16, which would
     otherwise shrink to nothing.
+
+    >>> parameter_count(mcmahan_cnn(1, 28, 10))
+    582026
     """
     if padding is None:
-        padding = 0 if size >= 16 else 2
+        padding = 0 if _check.whole("size", size) >= 16 else 2
     return ConvolutionalNetwork(channels, size, classes, (32, 64), 512, padding, "mcmahan_cnn")
 
 
 def spfl_cnn(channels, size, classes, wide=512, padding=None):
-    """The CNN of the SPFL paper: 5×5 convolutions of 20 and 50, pools, 512, classes."""
+    """The CNN of the SPFL paper: 5×5 convolutions of 20 and 50, pools, 512, classes.
+
+    >>> spfl_cnn(1, 28, 10)(torch.zeros(2, 1, 28, 28)).shape
+    torch.Size([2, 10])
+    """
     if padding is None:
-        padding = 0 if size >= 16 else 2
+        padding = 0 if _check.whole("size", size) >= 16 else 2
     return ConvolutionalNetwork(channels, size, classes, (20, 50), wide, padding, "spfl_cnn")
 
 
@@ -220,6 +276,9 @@ def resnet18(channels, classes, width=64, stem="small"):
     ``stem="small"``: a 3×3 convolution, for images of 28 to 64 pixels.  ``stem="imagenet"``: the
     original 7×7 convolution and pool; with 10 classes it has 11,181,642 parameters, the count that
     the FedALA paper prints.  A smaller ``width`` gives a smaller network.
+
+    >>> resnet18(3, 10, width=16)(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 10])
     """
     _check.one_of("stem", stem, ("small", "imagenet"))
     _check.whole("channels", channels)
@@ -230,6 +289,9 @@ def fasttext(vocabulary, classes, dim=32):
     """fastText as the FedALA paper counts it: words' vectors, a linear layer, a linear head.
 
     98,635 words, 4 classes and 32 dimensions give 3,157,508 parameters.
+
+    >>> parameter_count(fasttext(98_635, 4))
+    3157508
     """
     _check.whole("vocabulary", vocabulary, at_least=2)
     return FastText(vocabulary, _check.whole("classes", classes), _check.whole("dim", dim))
@@ -241,6 +303,13 @@ def build(model, data, seed=None, **options):
     ``model``: a name (``"mcmahan_cnn"`` ...), or a callable that is given the data set and returns
     an ``nn.Module``, or an ``nn.Module`` itself.  ``seed`` fixes the initial weights and leaves
     torch's global random numbers as they were.  ``options`` go to the model's function.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> parameter_count(build("mlp", data, hidden=(32,)))
+    2410
+    >>> build(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)), data)[1]
+    Linear(in_features=64, out_features=10, bias=True)
     """
     if isinstance(model, nn.Module):
         if options:
@@ -248,8 +317,11 @@ def build(model, data, seed=None, **options):
                 f"options {sorted(options)} cannot change a model that is already built"
             )
         return model
+    if not isinstance(data, Dataset):
+        raise TypeError(f"data must be a Dataset, got {data!r}")
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
         if seed is not None:
+            _check.whole("seed", seed, at_least=0)
             torch.manual_seed(keyed_number(seed, "initial model"))
         if callable(model):
             built = model(data, **options)
@@ -261,7 +333,11 @@ def build(model, data, seed=None, **options):
 
 
 def names():
-    """The names that :func:`build` knows."""
+    """The names that :func:`build` knows.
+
+    >>> names()
+    ('logistic_regression', 'mlp', 'mcmahan_cnn', 'spfl_cnn', 'resnet18', 'fasttext')
+    """
     return tuple(_BUILDERS)
 
 

@@ -15,6 +15,7 @@ import torch
 
 from pfl_lib import _check, _groups
 from pfl_lib._dealing import cut, deal, shuffled
+from pfl_lib.data.dataset import Dataset
 from pfl_lib.data.own import read_arrays
 from pfl_lib.random import keyed_generator, keyed_number
 
@@ -40,6 +41,11 @@ class Partition:
     ``train`` and ``test``: one int64 tensor of indices into ``data.x`` for each client.
     ``groups``: the hidden group of each client, or None.  ``labels``: what each client believes its
     training labels are (see :func:`label_noise`), or None for the true ones.
+
+    >>> train = [torch.tensor([0, 1]), torch.tensor([2])]
+    >>> mine = Partition("mine", train, test=[torch.tensor([3]), torch.tensor([4])])
+    >>> mine.m
+    2
     """
 
     name: str
@@ -60,6 +66,8 @@ class Partition:
             if len(rows) != len(self.train):
                 raise ValueError(f"{field} is for {len(rows)} clients, train for {self.m}")
             for i, row in enumerate(rows):
+                if not isinstance(row, torch.Tensor):
+                    raise TypeError(f"{field}[{i}] must be a tensor of int64, got {row!r}")
                 if row.dtype != torch.int64 or row.ndim != 1:
                     raise ValueError(
                         f"{field}[{i}] must be a list of int64, got {row.dtype} of shape "
@@ -187,7 +195,16 @@ class Partition:
 
 
 def load(path):
-    """The partition that :meth:`Partition.save` wrote."""
+    """The partition that :meth:`Partition.save` wrote.
+
+    >>> import tempfile
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> path = Path(tempfile.mkdtemp()) / "clients.npz"
+    >>> iid(data, clients=4).save(path)
+    >>> load(path).name
+    'iid'
+    """
     return Partition.load(path)
 
 
@@ -199,7 +216,14 @@ def _joined(name, rows):
 
 
 def iid(data, clients, seed=0):
-    """A uniformly random split of the training part, and one of the test part, into equal parts."""
+    """A uniformly random split of the training part, and one of the test part, into equal parts.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> [len(rows) for rows in iid(data, clients=4).train]
+    [360, 360, 359, 359]
+    """
+    _door(seed, data=data)
     clients = _client_number(data, clients)
     train = torch.randperm(data.n_train, generator=keyed_generator(seed, "iid", "train"))
     test = torch.randperm(data.n_test, generator=keyed_generator(seed, "iid", "test"))
@@ -218,7 +242,14 @@ def pathological(data, clients, classes_per_client=2, seed=0):
     Every class is cut into equal shards, as many as there are clients that hold it, which is the
     same number for all classes, or differs by one.  The test part is cut in the same way, so that
     a client is tested on its own classes.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> clients = pathological(data, clients=5, classes_per_client=2)
+    >>> (clients.counts(data) > 0).sum(1)  # how many classes each client holds
+    tensor([2, 2, 2, 2, 2])
     """
+    _door(seed, data=data)
     clients = _client_number(data, clients)
     classes = len(data.classes)
     per_client = _check.whole("classes_per_client", classes_per_client)
@@ -290,7 +321,14 @@ def grouped(
 
     A training sample belongs to one client only.  Test samples come from the official test part
     and are shared between clients only in classes where it is too small; never within a client.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> clients = grouped(data, group_clients=[2] * 5, group_sizes=[50] * 5, test_size=10)
+    >>> clients.groups
+    tensor([0, 0, 1, 1, 2, 2, 3, 3, 4, 4])
     """
+    _door(seed, data=data)
     classes, clients, sizes, name = _groups.groups_of(
         data, setting, group_classes, group_clients, group_sizes, share, scale, over
     )
@@ -341,7 +379,14 @@ def dirichlet(data, clients, a, form="fedacs", min_size=10, tries=100, seed=0):
 
     Proportions are drawn again, at most ``tries`` times, until every client has ``min_size``
     training samples (``"fedala"``: samples in all) and one test sample.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> clients = dirichlet(data, clients=6, a=0.3)
+    >>> clients.counts(data).sum() == data.n_train
+    tensor(True)
     """
+    _door(seed, data=data)
     clients = _client_number(data, clients)
     a = _check.positive("a", a)
     _check.one_of("form", form, ("fedacs", "fedala"))
@@ -413,7 +458,14 @@ def class_subset(data, clients=10, classes_per_client=6, iid=False, test_share=0
     ``iid=True``: one common random subset of classes for all clients; ``iid=False``: every client
     draws its own.  The official training part alone is used; ``test_share`` of a client's samples
     of each class are for testing.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> clients = class_subset(data, clients=5, classes_per_client=4)
+    >>> (clients.counts(data) > 0).sum(1)
+    tensor([4, 4, 4, 4, 4])
     """
+    _door(seed, data=data)
     clients = _client_number(data, clients)
     classes = len(data.classes)
     per_client = _check.whole("classes_per_client", classes_per_client)
@@ -462,7 +514,14 @@ def class_subset(data, clients=10, classes_per_client=6, iid=False, test_share=0
 
 
 def scarce(partition, samples, seed=0):
-    """The same clients with only ``samples`` training samples each, drawn at random."""
+    """The same clients with only ``samples`` training samples each, drawn at random.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> [len(rows) for rows in scarce(iid(data, clients=4), samples=20).train]
+    [20, 20, 20, 20]
+    """
+    _door(seed, partition=partition)
     samples = _check.whole("samples", samples)
     short = [i for i, index in enumerate(partition.train) if len(index) < samples]
     if short:
@@ -491,7 +550,14 @@ def hold_out(partition, share=0.2, seed=0):
     held-out ones in their place.  Batches do not depend on what is tested, so the same run on both
     gives the same models: choose a round by the second, report that round of the first.  Held-out
     samples are judged by their true labels, also at clients that believe wrong ones.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> tested, chosen = hold_out(iid(data, clients=4), share=0.25)
+    >>> len(tested.train[0]), len(tested.test[0]), len(chosen.test[0])
+    (270, 90, 90)
     """
+    _door(seed, partition=partition)
     if not 0 < _check.between("share", share, 0, 1) < 1:
         raise ValueError(f"share must lie between 0 and 1, got {share!r}")
     kept, held, labels = [], [], []
@@ -516,7 +582,14 @@ def official_test(partition, data):
 
     For partitions that leave a client too few test samples to see a small difference, such as
     :func:`class_subset`.  Clients of one class are then tested on the same samples.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> clients = official_test(pathological(data, clients=5), data)
+    >>> [len(rows) for rows in clients.test]
+    [71, 72, 72, 72, 72]
     """
+    _door(partition=partition, data=data)
     y = data.y.clone()
     y[: data.n_train] = -1  # nobody is tested on training samples
     test = [torch.isin(y, data.y[own]).nonzero().squeeze(1) for own in partition.train]
@@ -534,7 +607,15 @@ def label_noise(partition, data, client_share=0.4, label_share=0.2, seed=0):
 
     ``client_share`` of the clients are dirty (FedAMP: two of five).  ``label_share`` of a dirty
     client's training labels are replaced, each by one of the *other* classes, drawn uniformly.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> clients = label_noise(iid(data, clients=5), data, client_share=0.4, label_share=0.2)
+    >>> wrong = [(b != data.y[t]).sum().item() for b, t in zip(clients.labels, clients.train)]
+    >>> [round(w / len(t), 1) for w, t in zip(wrong, clients.train)]
+    [0.0, 0.0, 0.0, 0.2, 0.2]
     """
+    _door(seed, partition=partition, data=data)
     _check.between("client_share", client_share, 0, 1)
     _check.between("label_share", label_share, 0, 1)
     if partition.labels is not None:
@@ -559,6 +640,15 @@ def label_noise(partition, data, client_share=0.4, label_share=0.2, seed=0):
         labels=tuple(labels),
         about=f"{partition.about}; {len(dirty)} clients with {label_share:.0%} wrong labels",
     )
+
+
+def _door(seed=0, **given):
+    """Refuse what is no data set, no partition or no seed."""
+    kinds = {"data": Dataset, "partition": Partition}
+    for name, value in given.items():
+        if not isinstance(value, kinds[name]):
+            raise TypeError(f"{name} must be a {kinds[name].__name__}, got {value!r}")
+    _check.whole("seed", seed, at_least=0)
 
 
 def _client_number(data, clients):
@@ -587,7 +677,15 @@ def conflicting_labels(partition, data, shift=2):
 
     In group g class y is called (y + shift·g) mod the number of classes, in training and in
     testing.  The pictures stay as they are, so no single model can please two groups.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> clients = grouped(data, group_clients=[2] * 5, group_sizes=[50] * 5, test_size=10)
+    >>> other = conflicting_labels(clients, data)
+    >>> (other.y != data.y).any().item()
+    True
     """
+    _door(partition=partition, data=data)
     if partition.groups is None:
         raise ValueError(f"the partition {partition.name!r} has no hidden groups to set at odds")
     _check.whole("shift", shift)

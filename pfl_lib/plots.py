@@ -24,6 +24,7 @@ METHODS = {
     "FedAvg": "#56B4E9",
     "FedAvg-FT": "#0072B2",
     "FedAMP": "#D55E00",
+    "FedAMP, median σ": "#A6266E",
     "HeurFedAMP": "#E69F00",
     "FedACS": "#009E73",
     "SPFL": "#CC79A7",
@@ -44,12 +45,21 @@ STYLE = {
 
 
 def colour_of(label, position=0):
-    """The colour of a method; methods without one of their own take the palette in turn."""
+    """The colour of a method; methods without one of their own take the palette in turn.
+
+    >>> colour_of("FedAMP") == colour_of("FedAMP"), colour_of("a method of mine", position=2)
+    (True, '#009E73')
+    """
     return METHODS.get(label, PALETTE[position % len(PALETTE)])
 
 
 def panels(count, size=(10, 4.2), **how):
-    """A figure with ``count`` axes side by side, in the book's style."""
+    """A figure with ``count`` axes side by side, in the book's style.
+
+    >>> figure, axes = panels(2)
+    >>> len(axes)
+    2
+    """
     with plt.rc_context(STYLE):
         return plt.subplots(1, count, figsize=size, layout="constrained", **how)
 
@@ -58,6 +68,11 @@ def weights(xi, groups=None, ax=None, title="", self_too=False):
     """Heat map of collaboration weights: row i is what client i hears, lines part the groups.
 
     The diagonal is left white unless ``self_too``: a large self-weight would hide all others.
+
+    >>> xi = torch.tensor([[0.0, 0.8, 0.2], [0.8, 0.0, 0.2], [0.5, 0.5, 0.0]])
+    >>> ax = weights(xi, groups=torch.tensor([0, 0, 1]), title="who hears whom")
+    >>> ax.get_title()
+    'who hears whom'
     """
     xi = xi.detach().cpu().clone()
     if not self_too:
@@ -76,14 +91,25 @@ def weights(xi, groups=None, ax=None, title="", self_too=False):
 
 
 def inside_share(xi, groups):
-    """The part of what a client hears from others that comes from its own group, on average."""
+    """The part of what a client hears from others that comes from its own group, on average.
+
+    >>> xi = torch.tensor([[0.0, 0.75, 0.25], [0.75, 0.0, 0.25], [0.5, 0.5, 0.0]])
+    >>> inside_share(xi, torch.tensor([0, 0, 1]))
+    0.5
+    """
     others = xi.detach().cpu().clone().fill_diagonal_(0)
     same = groups[:, None] == groups[None, :]
     return ((others * same).sum(1) / others.sum(1).clamp(min=1e-30)).mean().item()
 
 
 def curves(histories, ax=None, title="", labels=None):
-    """Mean test accuracy over the rounds, one line a history."""
+    """Mean test accuracy over the rounds, one line a history.
+
+    >>> import pfl_lib
+    >>> history = pfl_lib.run(pfl_lib.algorithm("fedavg"), pfl_lib.example(), 2, progress=False)
+    >>> curves([history]).get_ylabel()
+    'mean test accuracy of the clients'
+    """
     with plt.rc_context(STYLE):
         ax = ax or plt.subplots(figsize=(7, 4))[1]
         for position, history in enumerate(histories):
@@ -99,6 +125,10 @@ def rates(lines, ax=None, title="", xlabel="rounds $K$", ylabel="", floor=1e-16)
     """Numbers against rounds, both on logarithmic scales; ``lines`` is name: (x, y, line style).
 
     What is below ``floor`` is rounding and is left out.
+
+    >>> ax = rates({"a bound": ([1, 10, 100], [1.0, 0.1, 0.01], "--")})
+    >>> ax.get_xscale(), ax.get_yscale()
+    ('log', 'log')
     """
     with plt.rc_context(STYLE):
         ax = ax or plt.subplots(figsize=(7.5, 4.4), layout="constrained")[1]
@@ -111,7 +141,13 @@ def rates(lines, ax=None, title="", xlabel="rounds $K$", ylabel="", floor=1e-16)
 
 
 def clients(histories, ax=None, title=""):
-    """Accuracy of every client in the last round, one column of dots a history."""
+    """Accuracy of every client in the last round, one column of dots a history.
+
+    >>> import pfl_lib
+    >>> history = pfl_lib.run(pfl_lib.algorithm("fedavg"), pfl_lib.example(), 2, progress=False)
+    >>> [text.get_text() for text in clients([history]).get_xticklabels()]
+    ['FedAvg']
+    """
     with plt.rc_context(STYLE):
         ax = ax or plt.subplots(figsize=(7, 4))[1]
         for position, history in enumerate(histories):
@@ -126,7 +162,13 @@ def clients(histories, ax=None, title=""):
 
 
 def plane(points, groups, ax=None, messages=None, title="", label="client {}"):
-    """Models with two parameters as points; arrows lead to the messages, where they are given."""
+    """Models with two parameters as points; arrows lead to the messages, where they are given.
+
+    >>> points = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+    >>> ax = plane(points, groups=[0, 0, 1], messages=points.mean(0).expand(3, 2))
+    >>> len(ax.texts) > 0
+    True
+    """
     points = points.detach().cpu()
     with plt.rc_context(STYLE):
         ax = ax or plt.subplots(figsize=(5, 4.4))[1]
@@ -146,7 +188,12 @@ def plane(points, groups, ax=None, messages=None, title="", label="client {}"):
 
 def lines(named, ax=None, x=None, levels=None, title="", **axes):
     """Numbers by name, one line each, over ``x`` (0, 1, … by default); ``levels`` are dashed lines
-    across.  What is left over, such as labels and scales, is said to the axes."""
+    across.  What is left over, such as labels and scales, is said to the axes.
+
+    >>> ax = lines({"squares": [0, 1, 4, 9]}, levels={"a limit": 10}, xlabel="round")
+    >>> ax.get_xlabel()
+    'round'
+    """
     with plt.rc_context(STYLE):
         ax = ax or plt.subplots(figsize=(7, 4), layout="constrained")[1]
         for position, (name, y) in enumerate(named.items()):
@@ -162,7 +209,13 @@ def lines(named, ax=None, x=None, levels=None, title="", **axes):
 
 def valley(h, c, paths=None, marks=None, box=None, ax=None, title=""):
     """Contours of ½·Σ h(θ − c)² in the plane, with ``paths`` {name: (n, 2)} and ``marks`` {name:
-    (2,)} in it; ``box`` is two models, and what lies between them is shaded."""
+    (2,)} in it; ``box`` is two models, and what lies between them is shaded.
+
+    >>> h, c = torch.tensor([1.0, 4.0]), torch.tensor([1.0, 0.0])
+    >>> ax = valley(h, c, marks={"start": torch.tensor([-1.0, 1.0])})
+    >>> len(ax.collections) > 0
+    True
+    """
     paths, marks = paths or {}, marks or {}
     drawn = [*paths.values(), *marks.values(), *(box or ())]
     seen = torch.cat([torch.as_tensor(points).reshape(-1, 2) for points in drawn])
@@ -188,10 +241,47 @@ def valley(h, c, paths=None, marks=None, box=None, ax=None, title=""):
     return ax
 
 
+def gains(values, rows, columns, ax=None, title="", label="points gained"):
+    """A table of differences with its numbers in it: purple where something is gained, orange where
+    it is lost.  ``values`` has one line for each of ``rows``; None or NaN leaves a place empty.
+
+    >>> ax = gains([[1.0, -0.5], [0.2, None]], ["few", "many"], ["FedAMP", "FedACS"])
+    >>> [text.get_text() for text in ax.texts]
+    ['+1.0', '−0.5', '+0.2']
+    """
+    grid = torch.tensor(
+        [[float("nan") if v is None else float(v) for v in line] for line in values]
+    )
+    top = max(1e-9, float(grid.nan_to_num(0).abs().max()))
+    with plt.rc_context(STYLE):
+        if ax is None:
+            size = (2.6 + 1.25 * len(columns), 1.6 + 0.42 * len(rows))
+            ax = plt.subplots(figsize=size, layout="constrained")[1]
+        how = {"cmap": "PuOr", "vmin": -top, "vmax": top, "aspect": "auto"}
+        picture = ax.imshow(grid, **how)
+        ax.figure.colorbar(picture, ax=ax, label=label)
+        for y, line in enumerate(grid.tolist()):
+            for x, value in enumerate(line):
+                if value == value:  # not NaN
+                    colour = "white" if abs(value) > 0.6 * top else "black"
+                    text = f"{value:+.1f}".replace("-", "−")
+                    ax.text(x, y, text, ha="center", va="center", color=colour)
+        ax.set_xticks(range(len(columns)), columns, rotation=20, ha="right")
+        ax.set_yticks(range(len(rows)), rows)
+        ax.set_title(title)
+        ax.tick_params(length=0)
+    return ax
+
+
 def timeline(table, rounds, ax=None, title=""):
     """When clients are away: a bar from each pull to its arrival, the longer the later.
 
     ``table`` is a ``pfl_lib.stragglers.Timetable``; work that arrives after the end is left open.
+
+    >>> from pfl_lib import stragglers
+    >>> ax = timeline(stragglers.timetable("spfl", clients=6), rounds=10)
+    >>> ax.get_xlabel()
+    'round'
     """
     clients = len(table.delays)
     with plt.rc_context(STYLE):
@@ -217,7 +307,13 @@ def timeline(table, rounds, ax=None, title=""):
 
 
 def table(histories):
-    """A results table as rows of text: method, last, best, worst tenth, parameters, tested."""
+    """A results table as rows of text: method, last, best, worst tenth, parameters, tested.
+
+    >>> import pfl_lib
+    >>> history = pfl_lib.run(pfl_lib.algorithm("fedavg"), pfl_lib.example(), 2, progress=False)
+    >>> table([history]).splitlines()[0].split()
+    ['method', 'last', 'best', 'worst', '10', '%', 'sent', 'tested']
+    """
     head = f"{'method':<14}{'last':>8}{'best':>8}{'worst 10 %':>12}{'sent':>9}   tested"
     lines = [head, "-" * len(head)]
     for history in histories:
@@ -231,7 +327,13 @@ def table(histories):
 
 def across(settings):
     """Accuracy in the last round as text, methods down and settings across; ``settings`` is
-    {setting: {method: history}}."""
+    {setting: {method: history}}.
+
+    >>> import pfl_lib
+    >>> history = pfl_lib.run(pfl_lib.algorithm("fedavg"), pfl_lib.example(), 2, progress=False)
+    >>> across({"unlike labels": {"FedAvg": history}}).splitlines()[0]
+    'last round     unlike labels'
+    """
     wide = max(5, *(len(name) for name in settings)) + 3
     labels = next(iter(settings.values()))
     rows = ["last round  " + "".join(f"{name:>{wide}}" for name in settings)]
@@ -252,6 +354,12 @@ def partition_bubbles(partition, data, ax=None, part="train", title=None):
     """Who holds what: a bubble for each client (across) and class (up), its area the count.
 
     Clients of one hidden group share a colour.  ``part``: ``"train"`` or ``"test"``.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> ax = partition_bubbles(pfl_lib.partition.iid(data, clients=4), data)
+    >>> ax.get_xlabel()
+    'client'
     """
     counts = partition.counts(data, part)
     m, classes = counts.shape
@@ -272,7 +380,8 @@ def partition_bubbles(partition, data, ax=None, part="train", title=None):
         ax.set(xlim=(-0.8, m - 0.2), ylim=(-0.8, classes - 0.2), xlabel="client", ylabel="class")
         ax.xaxis.set_major_locator(plt.MaxNLocator(min(10, m), integer=True))
         if classes <= 20:
-            ax.set_yticks(range(classes), data.classes)
+            # a name may hold anything, and between dollar signs matplotlib would read a formula
+            ax.set_yticks(range(classes), [str(n).replace("$", r"\$") for n in data.classes])
         else:
             ax.yaxis.set_major_locator(plt.MaxNLocator(10, integer=True))
         word = "training" if part == "train" else "test"
@@ -284,6 +393,10 @@ def partition_bubbles(partition, data, ax=None, part="train", title=None):
 def family_map(names=None, here=()):
     """The field on one sheet: across what clients share, up what stays personal, and in colour
     who decides the weights.  ``here`` are set in bold.
+
+    >>> ax = family_map(["fedavg", "fedamp", "ditto"], here=["fedamp"])
+    >>> "FedAMP" in [text.get_text() for text in ax.texts]
+    True
     """
     names = list(PLACES if names is None else names)
     slots = (1, 3, 1, 2)  # boxes side by side in a column
@@ -332,6 +445,16 @@ def two_settings(first, second, labels, ax=None, yardstick="Separate", title="")
 
     ``first`` and ``second`` are ``pfl_lib.experiments.Results`` of the same methods.  Dashed lines
     show how the ``yardstick`` does.
+
+    >>> from pfl_lib.experiments import Results
+    >>> runs = [
+    ...     {"method": method, "case": "", "seed": 0, "last": last}
+    ...     for method, last in {"Separate": 0.8, "FedAMP": 0.9}.items()
+    ... ]
+    >>> here = Results({"cases": [], "runs": runs})
+    >>> ax = two_settings(here, here, ["one", "the same again"])
+    >>> [text.get_text() for text in ax.get_yticklabels()]
+    ['Separate', 'FedAMP']
     """
     methods = sorted(first.methods, key=lambda m: second.mean(m))
     with plt.rc_context(STYLE):
@@ -360,7 +483,14 @@ def two_settings(first, second, labels, ax=None, yardstick="Separate", title="")
 
 
 def pictures(rows, titles=None, size=0.75):
-    """Small grey pictures, ``rows`` is name: (n, height, width); None leaves a place empty."""
+    """Small grey pictures, ``rows`` is name: (n, height, width); None leaves a place empty.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> axes = pictures({"digits": data.x[:3, 0]})
+    >>> axes.shape
+    (1, 3)
+    """
     count = max(len(row) for row in rows.values())
     with plt.rc_context(STYLE):
         shape = (size * count + 1.9, size * len(rows) + 0.5)

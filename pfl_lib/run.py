@@ -1,5 +1,6 @@
 """The loop of rounds: who takes part, the round itself, measuring, checkpoints."""
 
+import os
 import time
 
 import torch
@@ -8,8 +9,13 @@ from tqdm.auto import tqdm
 from pfl_lib import _check, checkpoints
 from pfl_lib._version import __version__
 from pfl_lib.algorithms.base import Algorithm, State
+from pfl_lib.faults import BrokenClients, Guarded, in_words
 from pfl_lib.history import History
 from pfl_lib.random import keyed_generator
+
+#: What becomes of a client whose model or loss is no longer finite.
+BROKEN = ("stop", "drop", "restore")
+ADVICE = "a smaller learning rate, or a smaller step on the server, usually helps"
 
 
 def run(
@@ -21,15 +27,31 @@ def run(
     evaluate_every: int = 1,
     checkpoint=None,
     checkpoint_every: int = 1,
+    broken: str = "stop",
     progress: bool = True,
 ) -> History:
     """Run ``algorithm`` on ``fed`` for ``rounds`` rounds; resume where ``checkpoint`` ends.
 
     ``participation`` is the share of clients that take part in a round, drawn anew each round by
     the federation's seed.  Models are tested every ``evaluate_every`` rounds and after the last.
+
+    A client whose training ends in NaN or infinity is noticed before anybody hears of it.
+    ``broken="stop"`` ends the run there, "drop" repeats the round as if the client had stayed
+    away, "restore" puts back the model it began the round's training with; ``history.broken``
+    says which clients, and when.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("fedavg")
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 4, participation=0.5, progress=False)
+    >>> history.label, history.rounds, history.last > 0.5
+    ('FedAvg', [1, 2, 3, 4], True)
     """
     if not isinstance(algorithm, Algorithm):
         raise TypeError(f"algorithm must be an Algorithm, got {algorithm!r}; see algorithm(name)")
+    if not hasattr(fed, "describe"):
+        raise TypeError(f"fed must be a Federation, got {fed!r}")
+    if checkpoint is not None and not isinstance(checkpoint, (str, os.PathLike)):
+        raise TypeError(f"checkpoint must be the path of a folder or None, got {checkpoint!r}")
     _check.whole("rounds", rounds)
     _check.whole("evaluate_every", evaluate_every)
     _check.whole("checkpoint_every", checkpoint_every)
@@ -40,6 +62,11 @@ def run(
             f"{algorithm.label} needs every client in every round, "
             f"got participation={participation!r}"
         )
+    if _check.one_of("broken", broken, BROKEN) == "drop" and not algorithm.partial:
+        raise ValueError(
+            f"{algorithm.label} needs every client in every round, so none can be dropped; "
+            "broken must be 'stop' or 'restore', got 'drop'"
+        )
 
     settings = {
         "algorithm": algorithm.name,
@@ -48,6 +75,7 @@ def run(
         "participation": participation,
         "evaluate_every": evaluate_every,
         "version": __version__,
+        **({"broken": broken} if broken != "stop" else {}),
     }
     history = History(algorithm.label, algorithm.tested, settings)
     state, done, seconds, sent = None, 0, 0.0, 0
@@ -58,6 +86,11 @@ def run(
             state, done = State(**tensors), record["round"]
             seconds, sent = record["elapsed"], record["moved"]
             history = History(**record["history"])
+            if done > rounds:
+                raise ValueError(
+                    f"{checkpoint} holds {done} rounds already; rounds must be at least that, "
+                    f"got {rounds}"
+                )
     if state is None:
         state = algorithm.start(fed.at(0))
 
@@ -67,13 +100,13 @@ def run(
             here = fed.at(k)
             who = participants(fed, participation, k)
             began = time.perf_counter()
-            state = algorithm.round(state, here, who)
+            state, heard = _guarded_round(algorithm, state, here, who, broken, history)
             _synchronise(fed.device)
             seconds += time.perf_counter() - began
-            sent += algorithm.sent(here, who, k)
+            sent += algorithm.sent(here, heard, k)
             _refuse_broken_models(algorithm, state, k)
             if (k + 1) % evaluate_every == 0 or k + 1 == rounds:
-                _measure(history, algorithm, state, here, k + 1, seconds, sent)
+                _measure(history, algorithm, state, here, k + 1, seconds, sent, broken)
                 bar.set_postfix(accuracy=f"{history.last:.4f}")
             if checkpoint is not None and ((k + 1) % checkpoint_every == 0 or k + 1 == rounds):
                 record = {
@@ -90,7 +123,12 @@ def run(
 
 
 def participants(fed, share, k):
-    """The clients of round k, in order: a keyed draw without replacement."""
+    """The clients of round k, in order: a keyed draw without replacement.
+
+    >>> import pfl_lib
+    >>> participants(pfl_lib.example(), share=0.5, k=0)
+    tensor([2, 4, 5, 6])
+    """
     if share == 1:
         return fed.everyone
     count = max(1, round(share * fed.m))
@@ -98,8 +136,42 @@ def participants(fed, share, k):
     return torch.randperm(fed.m, generator=generator)[:count].sort().values.to(fed.device)
 
 
-def _measure(history, algorithm, state, fed, round_, seconds, sent):
+def _guarded_round(algorithm, state, fed, who, broken, history):
+    """The state after a round, and who was part of it.
+
+    States are never changed in place and random draws are keyed, so that a round repeated without
+    a broken client is the round in which it stayed away.
+    """
+    where = f"{algorithm.label}, round {fed.k + 1}"
+    while True:
+        watch = Guarded(fed, restore=broken == "restore")
+        try:
+            state = algorithm.round(state, watch, who)
+        except BrokenClients as error:
+            left = who[~torch.isin(who, who.new_tensor([i for i, _ in error.found]))]
+            if broken == "stop" or len(left) == 0:
+                last = "" if broken == "stop" else ", and nobody is left to go on with"
+                advice = getattr(error, "advice", ADVICE)
+                raise FloatingPointError(f"{where}: {error}{last}; {advice}") from error
+            _note(history, fed, error.found, "dropped")
+            who = left
+            continue
+        _note(history, fed, watch.found, "restored")
+        return state, who
+
+
+def _note(history, fed, found, then):
+    for client, what in dict.fromkeys(found):
+        entry = {"round": fed.k + 1, "client": client, "what": what, "then": then}
+        history.broken.append(entry)
+
+
+def _measure(history, algorithm, state, fed, round_, seconds, sent, broken):
     accuracy, loss = fed.evaluate(algorithm.personal(state, fed))
+    found = [(i, "test loss") for i in (~torch.isfinite(loss)).nonzero().flatten().tolist()]
+    if found and broken == "stop":
+        raise FloatingPointError(f"{algorithm.label}, round {round_}: {in_words(found)}; {ADVICE}")
+    _note(history, fed, found, "noted")
     history.rounds.append(round_)
     history.accuracy.append(accuracy.tolist())
     history.loss.append(loss.tolist())
@@ -110,16 +182,12 @@ def _measure(history, algorithm, state, fed, round_, seconds, sent):
 
 
 def _refuse_broken_models(algorithm, state, k):
-    """A model that is no longer finite would spread through every mix: stop where it appears."""
+    """The clients sent finite models; should the server's own step have spoiled them, stop."""
     for name, tensor in state.items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-            rows = ""
-            if tensor.ndim == 2:
-                bad = (~torch.isfinite(tensor).all(1)).nonzero().flatten().tolist()
-                rows = f" of client{'s' * (len(bad) > 1)} {', '.join(map(str, bad[:10]))}"
             raise FloatingPointError(
-                f"{algorithm.label}, round {k + 1}: {name}{rows} is no longer finite; "
-                "a smaller learning rate, or a smaller step on the server, usually helps"
+                f"{algorithm.label}, round {k + 1}: the server's step left {name} no longer "
+                f"finite; {ADVICE}"
             )
 
 

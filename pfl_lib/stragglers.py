@@ -73,6 +73,7 @@ def timetable(stragglers, clients):
     ((0,), (1,), (2,), (3,), (4,), (5,))
     """
     check(stragglers)
+    _check.whole("clients", clients)
     if stragglers == "spfl":
         late = [SPFL_PERIODS[j % len(SPFL_PERIODS)] for j in range(clients // 2)]
     elif not isinstance(stragglers, Sequence):
@@ -90,7 +91,10 @@ def timetable(stragglers, clients):
 
 
 def check(stragglers):
-    """Refuse what ``timetable`` would refuse for every number of clients."""
+    """Refuse what ``timetable`` would refuse for every number of clients.
+
+    >>> check("spfl")
+    """
     if isinstance(stragglers, str):
         _check.one_of("stragglers", stragglers, ("spfl",))
     elif isinstance(stragglers, Sequence):

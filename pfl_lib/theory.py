@@ -67,7 +67,13 @@ class QuadraticFederation:
 
 
 def iterate(algorithm, fed, rounds):
-    """The states after 0, 1, …, ``rounds`` rounds of ``algorithm`` with everyone taking part."""
+    """The states after 0, 1, …, ``rounds`` rounds of ``algorithm`` with everyone taking part.
+
+    >>> from pfl_lib import algorithm
+    >>> fed = QuadraticFederation(h=torch.ones(2, 1), c=torch.tensor([[0.0], [3.0]]))
+    >>> len(iterate(algorithm("separate"), fed, rounds=3))
+    4
+    """
     states = [algorithm.start(fed)]
     for k in range(rounds):
         states.append(algorithm.round(states[-1], fed.at(k), fed.everyone))
@@ -81,6 +87,12 @@ class Problem:
 
     Row i of ``c`` is where client i's loss is least. Every method takes one stack of models
     (m, d), or many at once (..., m, d). A kind of loss says ``loss``, ``loss_gradient``, ``prox``.
+
+    >>> problem = plane_toy(negative_exponential(1.0))
+    >>> isinstance(problem, Problem)
+    True
+    >>> bool(problem.loss(problem.c).abs().max() < 1e-9)  # the optima cost nothing in F
+    True
     """
 
     c: torch.Tensor
@@ -196,7 +208,7 @@ class Quadratics(Problem):
 class FlatBowls(Problem):
     """F_i(w) = Σ_q ρ(w_q − c_iq) with ρ(x) = x²/(1 + x²): smooth, not convex, flat far away.
 
-    |ρ'| ≤ 9/(8√3) and −½ ≤ ρ'' ≤ 2 everywhere, so the constants of Theorem 2 are known.
+    ``|ρ'| ≤ 9/(8√3)`` and −½ ≤ ρ'' ≤ 2 everywhere, so the constants of Theorem 2 are known.
 
     >>> problem = FlatBowls(torch.zeros(1, 1), tamed_square_root(sigma=1.0), 1.0)
     >>> problem.prox(torch.ones(1, 1), beta=0.5)
@@ -242,7 +254,12 @@ class FlatBowls(Problem):
 
 
 def plane_toy(attention, lam=1.0):
-    """Six clients in two groups who each have a noisy estimate of a point in the plane."""
+    """Six clients in two groups who each have a noisy estimate of a point in the plane.
+
+    >>> problem = plane_toy(negative_exponential(1.0))
+    >>> problem.c.shape
+    torch.Size([6, 2])
+    """
     truth = torch.tensor([[-2.0, 1.0]] * 3 + [[2.0, -1.0]] * 3, dtype=torch.float64)
     random = torch.Generator().manual_seed(1)
     noise = torch.randn(6, 2, generator=random, dtype=torch.float64)
@@ -250,13 +267,22 @@ def plane_toy(attention, lam=1.0):
 
 
 def random_starts(count, like, spread, seed=0):
-    """``count`` stacks of models of the shape of ``like``, normal with this spread."""
+    """``count`` stacks of models of the shape of ``like``, normal with this spread.
+
+    >>> random_starts(3, like=torch.zeros(6, 2), spread=1.0).shape
+    torch.Size([3, 6, 2])
+    """
     random = torch.Generator().manual_seed(seed)
     return spread * torch.randn(count, *like.shape, generator=random, dtype=like.dtype)
 
 
 def convex_toy(seed=0, m=6, d=4, sigma=0.5, lam=0.3):
-    """Quadratics in two groups with the tamed square root, and a start: all of Theorem 1 holds."""
+    """Quadratics in two groups with the tamed square root, and a start: all of Theorem 1 holds.
+
+    >>> problem, start = convex_toy()
+    >>> bool(problem.value(problem.round(start, 0.1)) < problem.value(start))
+    True
+    """
     random = np.random.default_rng(seed)
     H = []
     for _ in range(m):
@@ -269,7 +295,12 @@ def convex_toy(seed=0, m=6, d=4, sigma=0.5, lam=0.3):
 
 
 def nonconvex_toy(sigma=2.0, lam=0.15):
-    """Flat bowls in two groups with the exponential, and a start: all of Theorem 2 holds."""
+    """Flat bowls in two groups with the exponential, and a start: all of Theorem 2 holds.
+
+    >>> problem, start = nonconvex_toy()
+    >>> type(problem).__name__, tuple(start.shape)
+    ('FlatBowls', (5, 3))
+    """
     random = np.random.default_rng(3)
     c = np.vstack([random.normal(-1.2, 0.3, (3, 3)), random.normal(1.2, 0.3, (2, 3))])
     start = torch.from_numpy(random.normal(0, 1.5, (5, 3)))
@@ -379,6 +410,11 @@ def bistable_centres(mu, lam, sigma, m):
     With F_i = (μ/2)(w − c_i)² and the exponential, two stationary points are first possible where
     the curvature of A(r²) is least, at r² = 3σ/2; the distance of the optima is such that the
     models stand at this r when they are at rest.
+
+    >>> bistable_centres(mu=1.0, lam=1.0, sigma=1.0, m=3).round(decimals=2)
+    tensor([[2.8600],
+            [0.0000],
+            [0.0000]], dtype=torch.float64)
     """
     r = math.sqrt(1.5 * sigma)
     gap = r * (1 + 2 * lam * m / (mu * sigma) * math.exp(-1.5))
@@ -391,6 +427,9 @@ def count_limits(mu, lam, sigma=1.0, m=4, starts=6, rounds=2000, tolerance=0.02,
     """How many different places FedAMP comes to rest in, from several starts, for each (μ, λ).
 
     The clients are those of ``bistable_centres``; the local solutions are exact.
+
+    >>> count_limits(mu=[1.0, 1.0], lam=[0.1, 2.0], starts=4, rounds=200)
+    tensor([1, 2])
     """
     mu, lam = torch.broadcast_tensors(*(torch.as_tensor(v, dtype=torch.float64) for v in (mu, lam)))
     pairs = torch.stack([mu.flatten(), lam.flatten()], 1)
@@ -414,6 +453,12 @@ def width_sweep(sigmas, seeds=20, m=10, d=5, separation=4.0, noise=0.7, coupling
 
     Mean squared distance to the truth, and the share of attention inside the own group; beside
     them what training alone, one mean for all, and the mean of the true group would give.
+
+    >>> found = width_sweep([1.0, 10.0], seeds=3, rounds=50)
+    >>> sorted(found)
+    ['error', 'inside', 'one mean', 'separate', 'true groups']
+    >>> found["true groups"] < found["separate"]
+    True
     """
     group = torch.arange(m) * 2 // m
     truth = torch.zeros(m, d, dtype=torch.float64)
@@ -544,6 +589,10 @@ class PulledQuadratics:
     """FedACS's problem F + λR, R(W) = Σ_ij s_ij‖w_i − w_j‖², with s frozen and quadratic losses.
 
     F_i(w) = ½Σ_q h_iq(w_q − c_iq)²; s is symmetric. Models are (m, d), or many at once (..., m, d).
+
+    >>> problem, start = fedacs_toy()
+    >>> isinstance(problem, PulledQuadratics)
+    True
     """
 
     h: torch.Tensor
@@ -640,7 +689,12 @@ def fedacs_theorem_bound(excess, L, B, rounds, form="repaired"):
 
 
 def fedacs_toy():
-    """Two groups of three clients with frozen similarities of unit rows, and a start."""
+    """Two groups of three clients with frozen similarities of unit rows, and a start.
+
+    >>> problem, start = fedacs_toy()
+    >>> problem.c.shape, problem.s.shape
+    (torch.Size([6, 3]), torch.Size([6, 6]))
+    """
     random = np.random.default_rng(2)
     h = random.uniform(0.3, 1.5, (6, 3))
     c = 2 + np.vstack([random.normal(-1, 0.3, (3, 3)), random.normal(1, 0.3, (3, 3))])
@@ -657,6 +711,10 @@ class Straggler:
 
     ``truth`` is what the straggler would have trained from ``w_now``; ``slope`` and ``hessian``
     are those of its loss at ``w_pull``.
+
+    >>> straggler = logistic_straggler(seed=0)
+    >>> isinstance(straggler, Straggler), tuple(straggler.truth.shape)
+    (True, (20,))
     """
 
     w_pull: torch.Tensor
@@ -741,7 +799,12 @@ def logistic_straggler(lr=0.01, local_steps=20, staleness=6, seed=0, samples=400
 
 
 def leap_errors(seeds=10, **how):
-    """The errors of ``logistic_straggler(**how)``, each the mean over ``seeds`` seeds."""
+    """The errors of ``logistic_straggler(**how)``, each the mean over ``seeds`` seeds.
+
+    >>> errors = leap_errors(seeds=2)
+    >>> sorted(errors)
+    ['Eq. (10)', 'Eq. (11)', 'compensated', 'no leap', 'stale', 'true Hessian', 'true diagonal']
+    """
     runs = [logistic_straggler(seed=s, **how).errors() for s in range(_check.whole("seeds", seeds))]
     return {name: sum(run[name] for run in runs) / seeds for name in runs[0]}
 
@@ -802,7 +865,11 @@ def best_mixtures(local, glob, h, c, layers=None):
 
 # ------------------------------------------------------------------------------ small helpers
 def norm2(W):
-    """‖W‖² of each stack of models (..., m, d)."""
+    """‖W‖² of each stack of models (..., m, d).
+
+    >>> norm2(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    tensor(25.)
+    """
     return (W * W).sum((-2, -1))
 
 

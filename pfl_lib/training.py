@@ -33,7 +33,16 @@ class Batch(NamedTuple):
 
 
 class Prox(NamedTuple):
-    """The penalty (strength / 2)·‖w − centre‖², one centre a client."""
+    """The penalty (strength / 2)·‖w − centre‖², one centre a client.
+
+    >>> import pfl_lib
+    >>> fed = pfl_lib.example()
+    >>> x = fed.initial()
+    >>> free = fed.train(x, fed.everyone)
+    >>> held = fed.train(x, fed.everyone, prox=Prox(x, strength=10.0))
+    >>> bool((held - x).norm() < (free - x).norm())  # on a leash
+    True
+    """
 
     centre: Tensor
     strength: float | Tensor
@@ -49,6 +58,12 @@ class Work:
     make one step, ``share`` the part of the local data that is used, ``noise`` how many uniform
     random numbers a step needs, ``moves`` the rows an optimiser moves (Adam remembers each).
     ``tag`` separates the batches of two phases of one round.
+
+    >>> import pfl_lib
+    >>> fed = pfl_lib.example()
+    >>> work = Work(rows={"w": fed.initial()}, steps=5)
+    >>> fed.perform(work, fed.everyone)["w"].shape == fed.initial().shape
+    True
     """
 
     rows: Mapping[str, Tensor]
@@ -74,12 +89,30 @@ class Work:
         _check.whole("repeats", self.repeats)
         _check.whole("group", self.group)
         _check.whole("noise", self.noise, at_least=0)
-        if not 0 < self.share <= 1:
+        if not _check.between("share", self.share, 0, 1) > 0:
             raise ValueError(f"share must lie in (0, 1], got {self.share!r}")
+        for name, least in (("epochs", 0), ("steps", 0), ("batch_size", 1)):
+            if getattr(self, name) is not None:
+                _check.whole(name, getattr(self, name), at_least=least)
+        if self.lr is not None:
+            _check.non_negative("lr", self.lr)
+        if self.optimizer is not None:
+            _check.one_of("optimizer", self.optimizer, ("sgd", "adam"))
 
 
 def local_step(name):
-    """Register a method's own local step under ``name`` (see ``descend`` for the form)."""
+    """Register a method's own local step under ``name`` (see ``descend`` for the form).
+
+    >>> import pfl_lib
+    >>> @local_step("towards zero")
+    ... def towards_zero(s, batch, client):
+    ...     return {**s, "w": 0.5 * s["w"]}
+    >>> fed = pfl_lib.example()
+    >>> rows = {"w": torch.ones(fed.m, fed.d)}
+    >>> done = fed.perform(Work(rows=rows, step="towards zero", steps=2), fed.everyone)
+    >>> done["w"][0, 0]
+    tensor(0.2500)
+    """
 
     def register(function):
         STEPS[name] = function
@@ -90,7 +123,10 @@ def local_step(name):
 
 @local_step("descend")
 def descend(s, batch, client):
-    """One step on the loss, plus whichever of penalty, correction and mask the work came with."""
+    """One step on the loss, plus whichever of penalty, correction and mask the work came with.
+
+    Where the work has rows "steps", they count.
+    """
     g = client.grad(s["w"], batch)
     if "centre" in s:
         g = g + s["strength"] * (s["w"] - s["centre"])
@@ -98,7 +134,8 @@ def descend(s, batch, client):
         g = g + s["correction"]
     if "mask" in s:
         g = g * s["mask"]
-    return client.move(s, g)
+    moved = client.move(s, g)
+    return moved | {"steps": s["steps"] + 1} if "steps" in s else moved
 
 
 class Network:
@@ -120,13 +157,38 @@ class Network:
         self.on_features = _Features(self.module)
         self.convolutional = any(isinstance(part, nn.Conv2d) for part in module.modules())
         self.dense = module.dense_layers() if hasattr(module, "dense_layers") else None
+        self._real = None
 
     def copy(self):
         """One for another thread: ``functional_call`` swaps the module's parameters."""
         other = copy.copy(self)
         other.module = copy.deepcopy(self.module)
         other.on_features = _Features(other.module)
+        other._real = None
         return other
+
+    def real(self, device, dtype):
+        """The module itself on a device, its filters channels last; its values are not set.
+
+        Made once: a copy of a network is for one thread, one device and one precision.
+        """
+        if self._real is None:
+            module = copy.deepcopy(self.module).to_empty(device=device).to(dtype)
+            self._real = module.to(memory_format=torch.channels_last)
+        return self._real
+
+    def activation_bytes(self, x):
+        """What autograd keeps in memory for a batch like ``x``, found without computing it.
+
+        Somewhat too much: a value that is kept for two purposes counts twice.
+        """
+        kept = []
+        try:
+            with torch.autograd.graph.saved_tensors_hooks(kept.append, lambda t: t):
+                self.module(x.to("meta"))
+        except (RuntimeError, TypeError, ValueError):  # cannot run without numbers, or on so few
+            return 0
+        return sum(t.numel() * t.itemsize for t in kept if not isinstance(t, nn.Parameter))
 
     def slices(self):
         """Ordered (parameter name, its place in the vector)."""
@@ -219,40 +281,59 @@ class Samples(NamedTuple):
     labels: tuple[Tensor, ...]
 
 
+def step_counts(work, settings, sizes):
+    """How many steps clients with these numbers of samples make."""
+    if work.steps is not None:
+        return [work.steps] * len(sizes)
+    epochs = settings.epochs if work.epochs is None else work.epochs
+    return [math.ceil(epochs * _a_pass(work, settings, n) / work.group) for n in sizes]
+
+
+def _a_pass(work, settings, n):
+    """How many batches one pass over (the used share of) n samples takes."""
+    batch_size = settings.batch_size if work.batch_size is None else work.batch_size
+    return math.ceil(_used(work, n) / batch_size)
+
+
+def _used(work, n):
+    return n if work.share == 1 else max(1, round(work.share * n))
+
+
 def batch_table(work, settings, sizes, who, round_):
     """For each client the positions (in its own data) of every batch, one row a batch; −1 pads.
 
-    Kept on the CPU: the draws must be the same on every device.
+    As wide as the largest batch that occurs.  Kept on the CPU: the draws must be the same on every
+    device.
     """
-    epochs = settings.epochs if work.epochs is None else work.epochs
     batch_size = settings.batch_size if work.batch_size is None else work.batch_size
+    width = min(batch_size, max(_used(work, n) for n in sizes))
     tables = []
-    for client, n in zip(who, sizes):
+    for client, n, steps in zip(who, sizes, step_counts(work, settings, sizes)):
         key = (settings.seed, work.tag, round_, client)
-        pool = torch.arange(n)
-        if work.share < 1:
-            keep = max(1, round(work.share * n))
-            pool = torch.randperm(n, generator=keyed_generator(*key, "share"))[:keep]
-        size = min(batch_size, len(pool))
-        a_pass = math.ceil(len(pool) / size)
-        passes = epochs if work.steps is None else math.ceil(work.steps * work.group / a_pass)
-        table = torch.full((passes * a_pass, batch_size), -1)
+        used, a_pass = _used(work, n), _a_pass(work, settings, n)
+        size = min(batch_size, used)
+        passes = math.ceil(steps * work.group / a_pass)
+        if work.group > 1 and work.steps is None:  # the last group is filled from the beginning
+            passes = settings.epochs if work.epochs is None else work.epochs
+        padded = torch.full((passes, a_pass * size), -1)
         for epoch in range(passes):
-            order = torch.randperm(len(pool), generator=keyed_generator(*key, "batches", epoch))
-            padded = torch.full((a_pass * size,), -1)
-            padded[: len(pool)] = pool[order]
-            table[epoch * a_pass : (epoch + 1) * a_pass, :size] = padded.view(a_pass, size)
-        if work.group > 1:  # whole groups only: the last one is filled from the beginning
-            rows = math.ceil(len(table) / work.group) * work.group
-            table = table[torch.arange(rows) % len(table)] if len(table) else table
-        if work.steps is not None:
-            table = table[: work.steps * work.group]
-        tables.append(table)
+            generator = keyed_generator(*key, "batches", epoch)
+            torch.randperm(used, generator=generator, out=padded[epoch, :used])
+        if work.share < 1:
+            pool = torch.randperm(n, generator=keyed_generator(*key, "share"))[:used]
+            padded[:, :used] = pool[padded[:, :used]]
+        table = F.pad(padded.view(-1, size), (0, width - size), value=-1)
+        rows = steps * work.group
+        if rows > len(table):
+            table = table[torch.arange(rows) % len(table)]
+        tables.append(table[:rows])
     return tables
 
 
 def draw_noise(work, settings, steps, who, round_):
     """Uniform random numbers for each step of each client, keyed like the batches."""
+    if not work.noise:
+        return [torch.empty(count, 0) for count in steps]
     drawn = []
     for client, count in zip(who, steps):
         generator = keyed_generator(settings.seed, work.tag, round_, client, "noise")

@@ -5,7 +5,7 @@ import pytest
 import pfl_lib
 from pfl_lib import comparison, plots
 from pfl_lib.algorithms import BY_NAME, algorithm
-from pfl_lib.experiments import measure, round_work
+from pfl_lib.experiments import Case, measure, round_work
 
 
 def small(epochs=1):
@@ -42,8 +42,8 @@ def test_map_shows_each_method_once_and_no_two_at_one_place():
 def test_two_settings_draws_a_dot_for_each_method_and_setting():
     fed = small()
     methods = {name: algorithm(name) for name in ("separate", "fedavg")}
-    how = {"checkpoints": None, "progress": False}
-    results, _ = measure("x", "smoke", methods, lambda seed: fed, 1, **how)
+    case = Case(lambda seed: fed, methods, 1)
+    results, _ = measure("x", "smoke", case, folder=None, progress=False)
     ax = plots.two_settings(results, results, ("one", "other"), yardstick="separate")
     dots = [len(points.get_offsets()) for points in ax.collections]
     assert dots == [2, 2]

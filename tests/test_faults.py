@@ -1,7 +1,9 @@
 """Faulty and masked uploads: what is sent, who is touched, and that every algorithm runs on it."""
 
 import copy
+import math
 import warnings
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -10,7 +12,7 @@ from torch.testing import assert_close
 import pfl_lib
 from pfl_lib import Federation, algorithm, algorithms, partition, run
 from pfl_lib.algorithms import with_ala
-from pfl_lib.faults import KINDS, Faulty, Masked
+from pfl_lib.faults import KINDS, Faulty, Guarded, Masked, OtherUploads
 from pfl_lib.formulas import weighted_average
 from pfl_lib.theory import QuadraticFederation, iterate
 
@@ -228,3 +230,107 @@ def test_fedavg_does_not_notice_masks_and_attention_does(fed):
 def test_bad_masks_are_refused(toy, wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Masked(toy, **wrong)
+
+
+# --------------------------------------------------------------------------------- broken clients
+@dataclass(eq=False)
+class Breaks(OtherUploads):
+    """In round ``when`` (from 0) client ``client`` sends ``what`` wherever its model should be."""
+
+    client: int = 2
+    when: int = 1
+    what: float = math.nan
+
+    def sends(self, began, trained, who, tag):
+        trained = trained.clone()
+        if self.fed.k == self.when and self.client in who:
+            trained[who.index(self.client)] = self.what
+        return trained
+
+
+PARTIAL = [name for name in algorithms.names() if algorithms.BY_NAME[name].partial]
+quiet = pytest.mark.filterwarnings("ignore:.*cosine.*")
+
+
+def finite(state):
+    return all(bool(torch.isfinite(t).all()) for t in state.values() if t.is_floating_point())
+
+
+@quiet
+@pytest.mark.parametrize("what", [math.nan, -math.inf])
+@pytest.mark.parametrize("name", algorithms.names())
+def test_a_broken_client_is_named_before_anybody_hears_of_it(fed, name, what):
+    """NaN in one client's upload would be in everybody's model after the first mix."""
+    with pytest.raises(FloatingPointError, match=r"round 2: w of client 2 is no longer finite"):
+        run(small(name), Breaks(fed, what=what), 3, progress=False)
+
+
+@quiet
+@pytest.mark.parametrize("name", algorithms.names())
+def test_restore_goes_on_with_the_last_good_model(fed, name):
+    history = run(small(name), Breaks(fed), 4, broken="restore", progress=False)
+    assert finite(history.state) and torch.isfinite(torch.tensor(history.loss)).all()
+    named = {(entry["round"], entry["client"], entry["then"]) for entry in history.broken}
+    assert named == {(2, 2, "restored")}
+
+
+@quiet
+@pytest.mark.parametrize("name", PARTIAL)
+def test_drop_is_the_round_in_which_the_client_stayed_away(fed, name):
+    history = run(small(name), Breaks(fed), 4, broken="drop", progress=False)
+    named = [(entry["round"], entry["client"], entry["then"]) for entry in history.broken]
+    assert named == [(2, 2, "dropped")]
+    method = small(name)
+    state = method.start(fed.at(0))
+    for k in range(4):
+        who = fed.everyone if k != 1 else torch.tensor([0, 1, 3, 4])
+        state = method.round(state, fed.at(k), who)
+    assert all(torch.equal(state[key], history.state[key]) for key in state)
+    first, second = history.sent[0], history.sent[1] - history.sent[0]
+    assert second < first or name == "separate"
+
+
+@pytest.mark.parametrize("name", sorted(set(algorithms.names()) - set(PARTIAL)))
+def test_drop_is_refused_where_everybody_is_needed(fed, name):
+    with pytest.raises(ValueError, match="broken must be 'stop' or 'restore', got 'drop'"):
+        run(small(name), fed, 1, broken="drop", progress=False)
+
+
+def test_nobody_left_stops_the_run(fed):
+    everyone = fed
+    for client in range(fed.m):
+        everyone = Breaks(everyone, client=client, when=0)
+    with pytest.raises(FloatingPointError, match=r"clients 0, 1, 2, 3, 4 .*nobody is left"):
+        run(algorithm("fedavg"), everyone, 1, broken="drop", progress=False)
+
+
+def test_a_finite_model_with_an_infinite_loss_is_broken_too(fed):
+    """Parameters of 1e30 are finite, but the logits they make are not."""
+    with pytest.raises(FloatingPointError, match="round 2: loss of client 2 is no longer finite"):
+        run(algorithm("fedavg"), Breaks(fed, what=1e30), 3, progress=False)
+    history = run(algorithm("fedamp", self_weight=0.2), Breaks(fed, what=1e30), 3, broken="drop",
+                  progress=False)  # fmt: skip
+    assert history.broken == [{"round": 2, "client": 2, "what": "loss", "then": "dropped"}]
+    assert float(history.state.w.abs().max()) < 100
+
+
+def test_large_models_that_still_work_are_left_alone(fed):
+    history = run(algorithm("fedavg"), Breaks(fed, what=2e4), 2, progress=False)
+    assert history.broken == [] and finite(history.state)
+
+
+def test_a_round_without_broken_clients_is_untouched_by_the_watch(fed):
+    start = fed.initial()
+    watch = Guarded(fed)
+    assert torch.equal(watch.train(start, fed.everyone), fed.train(start, fed.everyone))
+    assert watch.found == []
+
+
+def test_what_was_broken_survives_a_resume(fed, tmp_path):
+    how = {"broken": "restore", "progress": False}
+    whole = run(algorithm("fedavg"), Breaks(fed), 4, **how)
+    run(algorithm("fedavg"), Breaks(fed), 3, checkpoint=tmp_path, **how)
+    resumed = run(algorithm("fedavg"), Breaks(fed), 4, checkpoint=tmp_path, **how)
+    assert resumed.broken == whole.broken and resumed.loss == whole.loss
+    with pytest.raises(ValueError, match="broken was 'restore', now None"):
+        run(algorithm("fedavg"), Breaks(fed), 4, checkpoint=tmp_path, progress=False)

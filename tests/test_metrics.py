@@ -129,7 +129,7 @@ def test_wilcoxon_of_many_clients_is_nearly_normal():
     random = np.random.default_rng(2)
     theirs = random.binomial(50, 0.8, 300) / 50
     ours = (random.binomial(50, 0.81, 300) / 50).clip(0, 1)
-    expected = stats.wilcoxon((ours - theirs).round(9), method="asymptotic").pvalue
+    expected = stats.wilcoxon((ours - theirs).round(9)).pvalue
     assert metrics.wilcoxon(ours, theirs).p == pytest.approx(expected, rel=0.02)
 
 
@@ -217,3 +217,45 @@ def test_hold_out_refuses_to_empty_a_client(data):
         partition.hold_out(lonely)
     with pytest.raises(ValueError, match="share"):
         partition.hold_out(partition.iid(data, 3), share=1.0)
+
+
+# ---- weights and groups ----------------------------------------------------------------------
+
+
+def blocks(inside, outside, sizes=(3, 4, 5)):
+    groups = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    xi = torch.where(groups[:, None] == groups[None], inside, outside).fill_diagonal_(0)
+    return xi / xi.sum(1, keepdim=True), groups
+
+
+def test_groups_are_found_in_weights_however_faint():
+    for inside in (1.0, 0.5002):
+        xi, groups = blocks(inside, 0.5)
+        order = torch.randperm(len(groups), generator=torch.Generator().manual_seed(0))
+        assert metrics.group_recovery(xi[order][:, order], groups[order]) == 1.0
+    xi, groups = blocks(0.2, 1.0)  # everybody hears the strangers
+    assert metrics.group_recovery(xi, groups) < 0.3
+
+
+def test_random_weights_recover_nothing():
+    _, groups = blocks(1.0, 0.5, sizes=(10, 10, 10))
+    found = []
+    for seed in range(20):
+        xi = torch.rand(30, 30, generator=torch.Generator().manual_seed(seed))
+        found.append(metrics.group_recovery(xi, groups))
+    assert abs(sum(found) / 20) < 0.05
+
+
+def test_chance_is_what_equal_weights_give():
+    for sizes in ((3, 4, 5), (1, 1), (2, 9)):
+        groups = blocks(1.0, 0.5, sizes)[1]
+        equal = torch.ones(len(groups), len(groups))
+        share = pfl_lib.plots.inside_share(equal, groups)
+        assert metrics.inside_by_chance(groups) == pytest.approx(share)
+
+
+def test_weights_of_other_clients_are_refused():
+    with pytest.raises(ValueError, match="3 clients"):
+        metrics.group_recovery(torch.eye(2), torch.tensor([0, 0, 1]))
+    with pytest.raises(ValueError, match="groups"):
+        metrics.inside_by_chance(torch.tensor([0]))

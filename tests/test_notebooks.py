@@ -47,7 +47,7 @@ def test_new_never_overwrites(experiment):
 
 
 def test_unknown_parameter_is_refused(experiment):
-    with pytest.raises(ValueError, match="no parameter SCALES; it has SCALE, SEED"):
+    with pytest.raises(ValueError, match="no parameter SCALES; it has SCALE"):
         tool.run(experiment, {"SCALES": "smoke"})
 
 
@@ -157,7 +157,7 @@ def kept(tmp_path):
     path = tool.new(tmp_path / "notebooks" / "01_trial.ipynb", "A trial")
     cells = tool.code_cells(nbformat.read(path, as_version=4))
     said = [nbformat.v4.new_output("stream", text="said once\n")]
-    executed.keep(path, [said for _ in cells], root=tmp_path)
+    executed.keep(path, [said for _ in cells], root=tmp_path, seconds=2.5)
     return tmp_path
 
 
@@ -175,6 +175,13 @@ def in_the_cache(root):
 def test_book_uses_what_a_test_ran(kept):
     assert executed.hand_to_the_book(kept) == 1
     assert in_the_cache(kept) == "said once\n"
+
+
+def test_book_knows_how_long_a_test_ran_it(kept):
+    """What the status page shows."""
+    executed.hand_to_the_book(kept)
+    record = get_cache(kept / "_build" / ".jupyter_cache").list_cache_records()[0]
+    assert record.data["execution_seconds"] == 2.5
 
 
 def test_changed_library_empties_the_cache(kept):

@@ -1,10 +1,14 @@
 """The engine: three ways to train, one answer; and each part of the work really acts."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
 import pfl_lib
 from pfl_lib import Federation, Prox, Work, local_step, partition
+from pfl_lib.data.dataset import Dataset
 from pfl_lib.training import Batch
 
 
@@ -48,6 +52,171 @@ def test_three_engines_give_one_answer(data, unequal, optimizer, who):
     }
     torch.testing.assert_close(done["stacked"], done["loop"], rtol=0, atol=1e-10)
     torch.testing.assert_close(done["threads"], done["loop"], rtol=0, atol=1e-10)
+
+
+def words():
+    """Sixty sentences of up to eight words out of twenty."""
+    draw = torch.Generator().manual_seed(2)
+    x = torch.randint(0, 20, (60, 8), generator=draw)
+    y = torch.randint(0, 3, (60,), generator=draw)
+    return Dataset("words", x, y, 40, ("a", "b", "c"), kind="text", vocabulary=20)
+
+
+def build(model, data):
+    # a ResNet so wide that no group of its normalisation holds a single value, which would come
+    # out as 0 give or take a rounding, and fall on either side of the ReLU
+    options = {"resnet18": {"width": 16}, "fasttext": {"dim": 4}}.get(model, {})
+    return pfl_lib.models.build(model, data, seed=0, **options)
+
+
+@pytest.mark.parametrize("model", pfl_lib.models.names())
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_every_model_in_every_engine_and_chunk(data, model, optimizer):
+    data = words() if model == "fasttext" else data
+    order = torch.arange(17)
+    clients = partition.Partition(
+        "small", (order[:6], order[6:9], order[9:]), (order[:9], order[9:11], order[11:])
+    )
+    module = build(model, data)
+    answers = []
+    for engine, chunk in [("loop", None), ("threads", None), *[("stacked", c) for c in (1, 2, 3)]]:
+        fed = federation(
+            data, clients, engine, module, optimizer=optimizer, batch_size=4, chunk=chunk
+        )
+        w = everything(fed, fed.everyone)
+        answers.append((w, *fed.evaluate(w), *fed.evaluate(w, split="train")))
+    for other in answers[1:]:
+        for ours, theirs in zip(other, answers[0]):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("engine", ["stacked", "threads"])
+def test_results_do_not_depend_on_the_chunk(data, unequal, engine):
+    some = torch.tensor([6, 0, 3, 5])
+    whole = everything(federation(data, unequal, engine, chunk=4), some)
+    for chunk in (1, 2, 3, 100):
+        parts = everything(federation(data, unequal, engine, chunk=chunk), some)
+        torch.testing.assert_close(parts, whole, rtol=0, atol=1e-12)
+    with pytest.raises(ValueError, match="chunk must be"):
+        federation(data, unequal, engine, chunk=0)
+
+
+@pytest.mark.parametrize("engine", ["stacked", "threads"])
+@pytest.mark.parametrize("model", ["mlp", "mcmahan_cnn"])
+def test_evaluation_together_is_evaluation_one_by_one(data, engine, model):
+    """Clients with 1 to 300 samples: padding and blocks leave no trace."""
+    sizes = [1, 300, 7, 256, 31]
+    index = tuple(torch.arange(n) for n in sizes)
+    clients = partition.Partition("sizes", index, index)
+    fed = federation(data, clients, engine, model, dtype=torch.float32, chunk=2)
+    w = fed.initial() + 0.1 * torch.randn(5, fed.d, generator=torch.Generator().manual_seed(0))
+    some = torch.tensor([4, 1, 0])
+    plain = federation(data, clients, "loop", model, dtype=torch.float32)
+    for split in ("test", "train"):
+        for ours, theirs in zip(fed.evaluate(w, split=split), plain.evaluate(w, split=split)):
+            torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    for ours, theirs in zip(fed.evaluate(w[some], some), plain.evaluate(w[some], some)):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("engine", ["loop", "stacked", "threads"])
+def test_steps_are_counted(data, unequal, engine):
+    fed = federation(data, unequal, engine)
+    rows = {"w": fed.initial(), "steps": torch.ones(fed.m, dtype=fed.dtype)}
+    done = fed.perform(Work(rows, repeats=2), fed.everyone)
+    assert done["steps"].tolist() == [1 + 2 * 2 * -(-len(i) // 16) for i in unequal.train]
+
+
+def test_a_round_touches_only_those_who_take_part(data):
+    """500 clients, 50 of them take part: nobody else's samples or models are read or trained."""
+    index = tuple(torch.tensor([i, i + 500]) for i in range(500))
+    fed = federation(data, partition.Partition("many", index, index), "stacked")
+    who = torch.arange(0, 500, 10)
+    seen, rows = set(), []
+    samples, settings = fed._train_samples, fed.settings
+
+    def watched(asked):
+        seen.update(asked.flatten().tolist())
+        rows.append(len(asked))
+        return samples.inputs(asked)
+
+    fed._train_samples = samples._replace(inputs=watched)
+    w = fed.train(fed.initial()[who], who)
+    assert w.shape == (50, fed.d)
+    assert seen == {int(j) for i in who for j in index[i]}
+    assert sum(rows) == 50 * settings.epochs  # one batch a client and epoch
+
+
+def test_torchs_threads_are_left_as_they_were(data, unequal):
+    before = torch.get_num_threads()
+    for engine in ("stacked", "threads"):
+        fed = federation(data, unequal, engine)
+        fed.evaluate(fed.train(fed.initial(), fed.everyone))
+    assert torch.get_num_threads() == before
+
+
+def test_the_plan_says_what_will_happen(data, unequal):
+    assert "engine 'stacked' (chosen) on cpu" in federation(data, unequal, "auto").plan()
+    assert "2 of 7 clients at once" in federation(data, unequal, "stacked", chunk=2).plan()
+    assert "engine 'threads' (chosen)" in federation(data, unequal, "auto", "mcmahan_cnn").plan()
+    assert "readable reference" in federation(data, unequal, "loop").plan()
+
+
+def test_little_memory_means_small_chunks(data, unequal, monkeypatch):
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+    fed = federation(data, unequal, "stacked", module)
+    assert "7 of 7 clients at once" in fed.plan()
+    monkeypatch.setattr("pfl_lib.federation.free_memory", lambda device: 80 * fed.d * 8)
+    assert "4 of 7 clients at once" in fed.plan()
+    monkeypatch.setattr("pfl_lib.federation.free_memory", lambda device: 0)
+    assert "1 of 7 clients at once" in fed.plan()
+
+
+MEMORY = """
+import sys, torch, pfl_lib
+from pathlib import Path
+from pfl_lib import Federation, partition
+torch.set_num_threads(2)
+model, m, engine, bound = sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4])
+data = pfl_lib.data.load("mnist5k")
+index = tuple(torch.arange(4 * i, 4 * i + 4) for i in range(m))
+fed = Federation(data, partition.Partition("m", index, index), model, optimizer="adam",
+                 batch_size=2, engine=engine, device="cpu")
+def memory(what):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(what))
+few = fed.everyone[:2]
+fed.train(fed.initial()[few], few)  # torch's own libraries and buffers, once
+Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+before = memory("VmRSS")
+w = fed.initial()
+fed.train(w, fed.everyone)
+stack = fed.m * fed.d * 4
+used = memory('VmHWM') - before
+assert used > 1.5 * stack, "the measurement sees at least start and result"
+assert used <= bound * stack + fed.m * fed._activations, f"{used / stack:.2f} stacks"
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is measured in Linux's way")
+def test_peak_memory():
+    """Adam on a stack of 300 MLPs: at most six stacks of models, and the activations."""
+    command = [sys.executable, "-c", MEMORY, "mlp", "300", "stacked", "6"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_twenty_resnets_fit_into_eight_gigabytes(monkeypatch):
+    """In chunks: what a chunk needs by the rule above is less than what is free."""
+    data = pfl_lib.data.load("digits")
+    index = tuple(torch.arange(4 * i, 4 * i + 4) for i in range(20))
+    monkeypatch.setattr("pfl_lib.federation.free_memory", lambda device: 8 * 2**30)
+    clients = partition.Partition("twenty", index, index)
+    fed = federation(data, clients, "stacked", "resnet18", dtype=torch.float32, optimizer="adam")
+    chunk, _ = fed._chunk(20, Work(rows={"w": torch.empty(20, fed.d)}))
+    a_model = 4 * fed.d
+    assert 20 * 2 * a_model + chunk * (4 * a_model + fed._activations) < 8 * 2**30
+    assert chunk >= 5  # and no smaller than need be
 
 
 @pytest.mark.parametrize("model", ["logistic_regression", "mlp", "mcmahan_cnn"])

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import reader
+import teaching
 from executed import ROOT, hand_to_the_book
 
 
@@ -18,6 +20,8 @@ def main():
     strict = ["-W", "-n", "--keep-going"]
     code = subprocess.run([*command, *strict], cwd=ROOT, check=False).returncode
     if code == 0:
+        reader.write()
+        teaching.write_all()
         page = ROOT / "_build" / "html" / "index.html"
         print(f"The book is ready. Open {page.as_uri()} or run `make serve`.")
     return code

@@ -15,6 +15,8 @@ import nbformat
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "_build" / "executed"
 CACHE = ROOT / "_build" / ".jupyter_cache"
+# seconds on two quiet cores, by folder; the status page of the book names them too
+BUDGET = {"notebooks": 120, "reference": 30, "experiments": 60}
 NOT_IN_THE_SOURCE = "injected-parameters"  # papermill's own cell
 
 
@@ -38,13 +40,14 @@ def code_cells(notebook):
     ]
 
 
-def keep(path, outputs, root=ROOT):
-    """Keep the outputs of each code cell of the notebook at ``path``."""
+def keep(path, outputs, root=ROOT, seconds=None):
+    """Keep the outputs of each code cell of the notebook at ``path``, and how long it took."""
     notebook = nbformat.read(path, as_version=4)
     for count, (cell, out) in enumerate(zip(code_cells(notebook), outputs, strict=True), start=1):
         cell.outputs = [nbformat.from_dict(o) for o in out]
         cell.execution_count = count
     notebook.metadata["pfl_fingerprint"] = fingerprint(root)
+    notebook.metadata["pfl_seconds"] = seconds
     target = root / KEPT.relative_to(ROOT) / Path(path).resolve().relative_to(root)
     target.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, target)
@@ -76,7 +79,12 @@ def hand_to_the_book(root=ROOT):
             continue
         for cell, ran in zip(ours, theirs):
             cell.outputs, cell.execution_count = ran.outputs, ran.execution_count
-        bundle = CacheBundleIn(notebook, str(source), data={})
+        seconds = executed.metadata.get("pfl_seconds")
+        if (seconds or 0) > BUDGET[source.parent.name]:
+            budget = f"{BUDGET[source.parent.name]} s allowed on quiet cores"
+            print(f"{source.relative_to(root)} took {seconds:.0f} s, {budget}")
+        data = {"execution_seconds": seconds}  # for the status page
+        bundle = CacheBundleIn(notebook, str(source), data=data)
         cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
         used += 1
     return used

@@ -13,7 +13,7 @@ def _is_cell(item):
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item):
     if _is_cell(item) and not hasattr(item.parent, "kept"):
-        item.parent.kept, item.parent.unclear = [], False
+        item.parent.kept, item.parent.unclear, item.parent.seconds = [], False, 0.0
         _watch(item.parent)
         _with_history(item.parent.kernel.kc)
 
@@ -25,9 +25,10 @@ def pytest_runtest_makereport(item, call):
         return
     file = item.parent
     file.kept.append(item.test_outputs if report.passed else None)
+    file.seconds += call.duration
     cells = sum(cell.cell_type == "code" for cell in file.nb.cells)
     if len(file.kept) == cells and None not in file.kept and not file.unclear:
-        keep(str(file.path), file.kept)
+        keep(str(file.path), file.kept, seconds=file.seconds)
 
 
 def _watch(file):

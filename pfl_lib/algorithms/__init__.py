@@ -72,7 +72,13 @@ BY_NAME = {method.name: method for method in ALL}
 
 
 def names():
-    """The names ``algorithm`` knows."""
+    """The names ``algorithm`` knows.
+
+    >>> names()[:4]
+    ['separate', 'fedavg', 'fedavg-2step', 'fedprox']
+    >>> len(names()) == len(ALL)
+    True
+    """
     return list(BY_NAME)
 
 

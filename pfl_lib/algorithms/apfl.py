@@ -31,6 +31,12 @@ class APFL(Algorithm):
     step, where w is still what all have in common (so the authors' code does it); in every "step",
     where w soon runs ahead of v, whose steps are α times shorter, and α may sink to 0 and stay;
     "never".  ``lr`` None is the federation's.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("apfl", alpha=0.5)
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.6
+    True
     """
 
     alpha: float = 0.5

@@ -34,6 +34,12 @@ class APPLE(Algorithm):
     proportions near the clients' shares of the samples for ``horizon`` rounds (FedALA: a fifth of
     all rounds).  ``lr_p`` is η₂; ``lr_core`` is η₁, None the federation's.  The gradient of c_i
     carries the factor p_ii, about 1/m at first, so the first rounds are slow.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("apple", mu=0.1)
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.2
+    True
     """
 
     lr_p: float = 0.01

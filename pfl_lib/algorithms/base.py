@@ -9,7 +9,17 @@ from torch import Tensor
 
 
 class State(Mapping):
-    """Named tensors, read as attributes, never changed in place: a checkpoint is just this."""
+    """Named tensors, read as attributes, never changed in place: a checkpoint is just this.
+
+    >>> state = State(w=torch.zeros(3, 2))
+    >>> state = state.put(torch.tensor([1]), w=torch.ones(1, 2))
+    >>> state
+    State(w: (3, 2))
+    >>> state.w
+    tensor([[0., 0.],
+            [1., 1.],
+            [0., 0.]])
+    """
 
     def __init__(self, **tensors: Tensor):
         self._tensors = tensors
@@ -44,7 +54,20 @@ class State(Mapping):
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One method.  Subclasses give ``start``, ``round`` and ``personal``; the rest has defaults."""
+    """One method.  Subclasses give ``start``, ``round`` and ``personal``; the rest has defaults.
+
+    >>> import pfl_lib
+    >>> @dataclass(frozen=True)
+    ... class LastOneWins(Algorithm):
+    ...     name, label = "last", "Last one wins"
+    ...
+    ...     def round(self, state, fed, who):
+    ...         w = fed.train(state.w[who], who)
+    ...         return state.put(who, w=w[-1:].expand_as(w))
+    >>> history = pfl_lib.run(LastOneWins(), pfl_lib.example(), rounds=1, progress=False)
+    >>> history.label, history.accuracy[0][0] > 0
+    ('Last one wins', True)
+    """
 
     name: ClassVar[str]  # how one asks for it: pfl_lib.algorithm(name)
     label: ClassVar[str]  # how tables and figures call it

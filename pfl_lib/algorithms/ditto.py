@@ -14,6 +14,12 @@ class Ditto(Algorithm):
 
     The x in the penalty is the one the client was sent.  v_i never leaves the client and never
     touches x, so x is FedAvg's to the last digit.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("ditto", lam=0.1)
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.7
+    True
     """
 
     lam: float = 0.1

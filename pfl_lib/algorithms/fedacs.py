@@ -18,6 +18,12 @@ class FedACS(Algorithm):
     start all cosines are 1 and the printed strict test would leave nobody.  ``negatives`` says what
     becomes of negative cosines that pass the threshold: "drop" them, or "keep" them as printed.
     The paper gives no values; p = 0.5 is ours.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("fedacs", p=0.5)
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.6
+    True
     """
 
     p: float = 0.5

@@ -13,6 +13,12 @@ class FedALA(AdaptiveLocalAggregation, FedAvg):
 
     Algorithm 1 returns Θ̂_i, so that is what is tested: it holds the global model of the round
     before.  Θ_i, trained from it, is tested beside it, and so is the new global model.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("fedala", ala_layers=1)
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.6
+    True
     """
 
     name = "fedala"

@@ -21,6 +21,12 @@ class FedAMP(MessagePassing):
     ``sigma`` is a number, or "median": ``multiple`` times the median squared distance between the
     round's models, since useful numbers span six orders of magnitude.  ``attention`` names the
     attention-inducing function; ``grad_factor=2`` is the true gradient, 1 what is printed.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("fedamp", self_weight=0.3)
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.6
+    True
     """
 
     sigma: float | str = "median"

@@ -17,6 +17,12 @@ class FedAsync(Asynchronous):
 
     ``staleness_power`` is a, ``rho`` the optional pull towards the model a client started from.
     Several models may arrive in a round: they come in a random order, since the last counts most.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("fedasync", alpha=0.8)
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.3
+    True
     """
 
     alpha: float = 0.8

@@ -12,6 +12,12 @@ class FedAvgAsync(Asynchronous):
     """The server averages whatever arrives in a round, fresh or stale.
 
     ``weighting``: by the clients' "sizes", or "equal" (the paper's clients are all of one size).
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("fedavg-async")
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.4
+    True
     """
 
     weighting: str = "sizes"

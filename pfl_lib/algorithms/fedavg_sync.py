@@ -9,7 +9,14 @@ from pfl_lib.algorithms.fedavg_async import FedAvgAsync
 
 @dataclass(frozen=True)
 class FedAvgSync(FedAvgAsync):
-    """The server averages those who are on time; a straggler trains and sends in vain."""
+    """The server averages those who are on time; a straggler trains and sends in vain.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("fedavg-sync")
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.4
+    True
+    """
 
     name = "fedavg-sync"
     label = "FedAvg (Sync)"

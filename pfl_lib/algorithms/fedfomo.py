@@ -27,6 +27,12 @@ class FedFomo(Algorithm):
     share of its training data a client holds back, for good, to judge models; it trains on the
     rest.  θ_i is where it began its last round; what it trained from there is among the models on
     offer.  If nobody helps, it begins there again.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("fedfomo", validation=0.2)
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.6
+    True
     """
 
     validation: float = 0.2

@@ -48,6 +48,12 @@ class FedPHP(Algorithm):
     to h_i, in the "features" before the head (maximum mean discrepancy) or in the "predictions"
     (distillation); a client's first round has nothing to inherit.  The weight μ_t of the old h_i
     grows to ``mu`` over the first ``expected`` rounds the client takes part in.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("fedphp", mu=0.9)
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.6
+    True
     """
 
     mu: float = 0.9

@@ -9,7 +9,14 @@ from pfl_lib.training import Prox
 
 @dataclass(frozen=True)
 class FedProx(FedAvg):
-    """A client minimises F_i(w) + (μ/2)‖w − x‖²: it may not stray far from the global model x."""
+    """A client minimises F_i(w) + (μ/2)‖w − x‖²: it may not stray far from the global model x.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("fedprox", mu=0.01)
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.7
+    True
+    """
 
     mu: float = 0.001
     name = "fedprox"

@@ -8,7 +8,14 @@ from pfl_lib.algorithms.fedprox import FedProx
 
 @dataclass(frozen=True)
 class FedProxFT(FedAvgFT, FedProx):
-    """Trained with the proximal term, fine-tuned without it."""
+    """Trained with the proximal term, fine-tuned without it.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("fedprox-ft", mu=0.01, ft_epochs=1)
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.6
+    True
+    """
 
     name = "fedprox-ft"
     label = "FedProx-FT"

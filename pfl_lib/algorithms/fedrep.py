@@ -15,6 +15,12 @@ class FedRep(Algorithm):
 
     ``head_epochs`` is τ (or ``head_steps``, where τ counts batches); ``body_epochs`` None is the
     federation's.  The head is what the model itself names as ``head``: its last layer.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("fedrep", head_epochs=2)
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.7
+    True
     """
 
     head_epochs: int = 5

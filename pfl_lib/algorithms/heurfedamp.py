@@ -12,6 +12,12 @@ class HeurFedAMP(MessagePassing):
     """Clients whose models point the same way hear each other more; σ is the sharpness.
 
     ``self_weight`` is ξ_ii, which is 1 − τ of the tables of the first version of the paper.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("heurfedamp", sigma=25.0, self_weight=0.3)
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.6
+    True
     """
 
     sigma: float = 25.0

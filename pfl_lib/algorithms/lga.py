@@ -16,6 +16,12 @@ class LGA(FedAvgAsync):
     ``base``: "now" adds the client's move to the present global model (Eq. 11), "pull" to the one
     it pulled (Eq. 10).  ``rule`` is the leap term: "printed", "delay_compensated" (sign, scale and
     base point of the expansion it stands for; SGD only), or "none".
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("lga")
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.5
+    True
     """
 
     weighting: str = "equal"

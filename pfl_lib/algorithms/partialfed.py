@@ -48,6 +48,12 @@ class PartialFed(Algorithm):
     ``strategy_batches`` train the choice itself, from draws of it (a Gumbel-softmax that cools
     from ``temperature`` by ``decay`` a round); no sample of a pass serves both.  A client counts
     its batches on from round to round.  What the choice makes up in the end it keeps and uploads.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("partialfed", temperature=5.0)
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.6
+    True
     """
 
     model_batches: int = 8

@@ -23,6 +23,12 @@ class PFedMe(Algorithm):
     ``inner_steps`` steps of length ``lr_personal`` find θ from w_i; they are stable for
     ``lr_personal`` < 2/(λ + L).  ``lr`` is η, the step of w_i (None: the federation's); ``beta`` is
     β, the server's.  The average counts samples, as in FedAvg.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("pfedme", lam=15.0, lr_personal=0.1)
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.6
+    True
     """
 
     lam: float = 15.0

@@ -17,6 +17,12 @@ class PLGA(LGA):
 
     ``stages`` as in SPFL.  A client that is on time gets its personal model one round on (τ = 1):
     the new global model is then both its w_next and its w_now.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("plga")
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.5
+    True
     """
 
     stages: int = 2

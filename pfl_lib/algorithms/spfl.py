@@ -13,6 +13,12 @@ class SPFL(SubclassPersonalised):
 
     ``rule`` and ``lr_server`` are ω and α of Eq. (7): "softmax" with α = 1 (weights that sum to
     one), "size_renorm", or "literal", with whose weights the printed α = 0.01 hardly moves.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("spfl", period=10)
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.8
+    True
     """
 
     rule: str = "softmax"
@@ -34,7 +40,14 @@ class SPFL(SubclassPersonalised):
 
 @dataclass(frozen=True)
 class SPFL1Step(SPFL):
-    """SPFL with one SGD step on every batch."""
+    """SPFL with one SGD step on every batch.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("spfl-1step")
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.7
+    True
+    """
 
     steps_per_batch: int = 1
     name = "spfl-1step"

@@ -11,6 +11,12 @@ class SPFLw(SubclassPersonalised):
     """Each client gets the trained models of all, weighted by the similarity of their updates.
 
     Without the printed factor 1/M, which would shrink every model.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("spfl-w", period=10)
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.7
+    True
     """
 
     name = "spfl-w"
@@ -23,7 +29,14 @@ class SPFLw(SubclassPersonalised):
 
 @dataclass(frozen=True)
 class SPFLw1Step(SPFLw):
-    """SPFL-w with one SGD step on every batch."""
+    """SPFL-w with one SGD step on every batch.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("spfl-w-1step")
+    >>> history = pfl_lib.run(method, pfl_lib.example(), 3, progress=False)
+    >>> history.last > 0.7
+    True
+    """
 
     steps_per_batch: int = 1
     name = "spfl-w-1step"

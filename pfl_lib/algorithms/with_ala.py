@@ -45,6 +45,14 @@ class WithALA(AdaptiveLocalAggregation):
       mix; the penalty still pulls to u_i, for there it is the coupling of the clients itself.
     - FedRep: only the body is handed out, so the top p layers are those below the head.
     - PartialFed: every batch chooses, layer by layer, between the mix and the client's own copy.
+
+    >>> import pfl_lib
+    >>> method = WithALA(base=pfl_lib.algorithm("fedprox", mu=0.01), max_epochs=5)
+    >>> method.label
+    'FedProx+ALA'
+    >>> history = pfl_lib.run(method, pfl_lib.example(), rounds=2, progress=False)
+    >>> history.last > 0.3
+    True
     """
 
     base: Algorithm = field(default_factory=FedAvg)

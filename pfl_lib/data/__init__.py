@@ -23,7 +23,11 @@ _FROM_FILES = {
 
 
 def names():
-    """The names that :func:`load` knows; the first two need no download."""
+    """The names that :func:`load` knows; the first two need no download.
+
+    >>> names()[:4]
+    ('digits', 'mnist5k', 'mnist', 'fashion_mnist')
+    """
     return (*_WITH_PACKAGES, *_FROM_FILES)
 
 

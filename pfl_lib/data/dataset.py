@@ -1,6 +1,7 @@
 """What every loader returns: one pool of samples, the official training part first."""
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -15,6 +16,13 @@ class Dataset:
     ``mean`` and ``std``: per channel, of pixels on the scale 0..1.  ``note``: what is not official
     about these samples ("" if nothing).  ``coarse``: superclasses (CIFAR-100) or None.
     ``vocabulary``: number of token ids (text), 0 for images.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> data.x.shape, data.x.dtype, data.n_train
+    (torch.Size([1797, 1, 8, 8]), torch.uint8, 1438)
+    >>> data.y[:5]
+    tensor([8, 4, 2, 8, 0])
     """
 
     name: str
@@ -62,6 +70,18 @@ class Dataset:
                 f"{self.x.shape[1]} channels, got {self.mean!r} and {self.std!r}"
             )
 
+    def checksum(self):
+        """A short name for exactly these samples and labels.
+
+        >>> import pfl_lib
+        >>> pfl_lib.data.load("digits").checksum()
+        'dd60608e6918'
+        """
+        digest = hashlib.blake2b(digest_size=6)
+        for tensor in (self.x, self.y):
+            digest.update(tensor.contiguous().numpy())
+        return digest.hexdigest()
+
     @property
     def x_train(self):
         return self.x[: self.n_train]
@@ -95,6 +115,20 @@ class Dataset:
         mean = torch.tensor(self.mean, dtype=dtype, device=x.device).reshape(form)
         std = torch.tensor(self.std, dtype=dtype, device=x.device).reshape(form)
         return (x.to(dtype) / 255 - mean) / std
+
+    def halved(self):
+        """The same images at half the height and width, each pixel the mean of four: for trials
+        that should be quick.
+
+        >>> import pfl_lib
+        >>> pfl_lib.data.load("digits").halved().shape
+        (1, 4, 4)
+        """
+        if self.kind != "image":
+            raise ValueError(f"{self.name} is {self.kind} data; only images can be halved")
+        x = torch.nn.functional.avg_pool2d(self.x.float(), 2).round().to(torch.uint8)
+        note = "; ".join(filter(None, (self.note, "images at half their height and width")))
+        return replace(self, x=x, note=note)
 
     def __len__(self):
         return len(self.x)

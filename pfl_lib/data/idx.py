@@ -11,9 +11,8 @@ import torch
 
 from pfl_lib._torchvision import import_torchvision
 from pfl_lib.data.dataset import Dataset
+from pfl_lib.data.own import DEFLATE_AT_MOST
 from pfl_lib.data.places import about_counts, locate
-
-_GZIP_AT_MOST = 1032  # no deflate stream grows by more than this factor
 
 
 def read_idx(path, axes):
@@ -36,7 +35,7 @@ def read_idx(path, axes):
                 raise ValueError(f"{path}: ends inside its header")
             shape = np.frombuffer(head[4:], dtype=">u4").astype(int).tolist()
             declared = math.prod(shape)
-            most = on_disk * _GZIP_AT_MOST if packed else on_disk - len(head)
+            most = on_disk * DEFLATE_AT_MOST if packed else on_disk - len(head)
             if declared == 0 or declared > most:
                 raise ValueError(
                     f"{path}: declares {' × '.join(map(str, shape))} = {declared:,} bytes, "

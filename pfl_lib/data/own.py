@@ -1,8 +1,8 @@
 """A user's own data: one .npz file with x_train, y_train, x_test and y_test."""
 
 import math
+import os
 import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 
 from pfl_lib.data.dataset import Dataset
 
+DEFLATE_AT_MOST = 1032  # no packed stream grows by more than this factor
 _NEEDED = ("x_train", "y_train", "x_test", "y_test")
 _OPTIONAL = ("classes", "coarse_train", "coarse_test", "coarse_classes", "vocabulary")
 
@@ -24,6 +25,10 @@ def load(path):
     """
     path = Path(path)
     arrays = read_arrays(path, _NEEDED, _OPTIONAL)
+    for key, array in arrays.items():
+        if (array.ndim == 0) != (key == "vocabulary"):
+            wanted = "one number" if key == "vocabulary" else "a list or a table"
+            raise ValueError(f"{path}: {key} must be {wanted}, got shape {array.shape}")
     for part in ("train", "test"):
         n, labels = len(arrays[f"x_{part}"]), len(arrays[f"y_{part}"])
         if n != labels or n == 0:
@@ -78,12 +83,15 @@ def read_arrays(path, needed, optional=()):
                 raise ValueError(f"it lacks {', '.join(missing)}; it has {', '.join(members)}")
             wanted = [key for key in (*needed, *optional) if key in members]
             return {key: _read_array(archive, members[key]) for key in wanted}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:  # a hostile file may fail anywhere in zipfile or numpy
         raise ValueError(f"{path}: not a usable .npz file ({error})") from error
 
 
 def _read_array(archive, member):
     """One array, after its declared size was compared with that of the file."""
+    info = archive.getinfo(member)
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{member} is packed in a way that numpy never uses")
     with archive.open(member) as file:
         version = np.lib.format.read_magic(file)
         read_header = {
@@ -95,9 +103,13 @@ def _read_array(archive, member):
         shape, _, dtype = read_header(file)
         if dtype.hasobject:
             raise ValueError(f"{member} holds pickled objects; store plain arrays")
-        declared, there = math.prod(shape) * dtype.itemsize, archive.getinfo(member).file_size
-        if declared > there:
-            raise ValueError(f"{member} declares {declared:,} bytes, there are {there:,}")
+        # the archive may lie about its sizes too, but not about how long it is itself
+        on_disk = min(info.compress_size, os.path.getsize(archive.filename))
+        packed = info.compress_type == zipfile.ZIP_DEFLATED
+        most = min(info.file_size, on_disk * DEFLATE_AT_MOST if packed else on_disk)
+        declared = math.prod(shape) * dtype.itemsize
+        if min(shape, default=0) < 0 or declared > most:
+            raise ValueError(f"{member} declares {declared:,} bytes, there can be {most:,}")
     with archive.open(member) as file:
         return np.lib.format.read_array(file, allow_pickle=False)
 

@@ -127,6 +127,13 @@ class Explorer(anywidget.AnyWidget):
     A subclass names its ``modules`` (its own last: a file of this folder, or its text) and, as
     traits, its settings. Every setting goes to the page and comes back: ``explorer.sigma`` is what
     the reader has set.
+
+    >>> from pfl_lib.explore import FedAMPPlane
+    >>> plane = FedAMPPlane(sigma=2.0)
+    >>> isinstance(plane, Explorer), plane.sigma
+    (True, 2.0)
+    >>> "<script" in plane._repr_html_()
+    True
     """
 
     modules: tuple = ()

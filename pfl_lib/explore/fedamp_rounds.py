@@ -19,6 +19,10 @@ class FedAMPRounds(Explorer):
     ``points`` are the optima c_i; models start there, or all at the middle. Groups form, merge or
     stay apart; the objective G is shown, and where Theorem 1 applies (a convex A, the true
     gradient, α = λ/√K) its bound beside it.
+
+    >>> rounds = FedAMPRounds()
+    >>> sorted(rounds.compute())
+    ['G', 'alpha', 'best', 'bound', 'groups', 'own', 'path']
     """
 
     modules = ("formulas.js", "fedamp_rounds.js")

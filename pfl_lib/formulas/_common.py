@@ -21,6 +21,9 @@ def own(W):
 def same_shape(**tensors):
     """All tensors have the shape of the first."""
     (first, model), *others = tensors.items()
+    for name, value in tensors.items():
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"{name} must be a tensor, got {value!r}")
     for name, value in others:
         if value.shape != model.shape:
             raise ValueError(

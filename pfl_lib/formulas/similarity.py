@@ -1,8 +1,10 @@
 """How near two models are: squared distances and cosines of all pairs at once.
 
 Row i of ``W`` (m, d) is client i's model (or its update). Everything is a Gram matrix, summed in
-double precision over blocks of columns: models that differ little lie close together and far from
-zero, and a float32 Gram matrix would lose exactly the digits that tell them apart.
+double precision over blocks of columns. Models that differ little lie close together and far from
+zero, and a float32 Gram matrix would lose exactly the digits that tell them apart: distances centre
+the rows first, and where two models are still much nearer to each other than to the rest, the
+products too are taken in double precision.
 """
 
 import torch
@@ -10,6 +12,7 @@ import torch
 from pfl_lib import _check
 from pfl_lib.formulas._common import own
 
+_CLOSE = 0.1  # of the rows' squared lengths: nearer pairs need double precision
 _COLUMNS = 4096  # columns widened at a time: the block fits the cache, W is never copied whole
 
 
@@ -27,10 +30,15 @@ def squared_distances(W):
             [8.0000, 4.5000, 0.0000]])
     """
     _check.models("W", W)
-    gram = _gram(W, centred=True)
-    norms = gram.diagonal()
-    t = (norms[:, None] + norms[None, :] - 2 * gram).clamp(min=0)
-    return torch.where(own(W), 0, t).to(W.dtype)
+    me = own(W)
+    # looking whether a pair is close would make a GPU wait: there, double precision at once
+    precisions = (W.dtype, _wide(W)) if W.device.type == "cpu" else (_wide(W),)
+    for products in precisions:
+        gram = _gram(W, products, centred=True)
+        both = gram.diagonal()[:, None] + gram.diagonal()[None, :]
+        t = (both - 2 * gram).clamp(min=0).masked_fill(me, 0)
+        if products == _wide(W) or not ((t < _CLOSE * both) & ~me).any():
+            return t.to(W.dtype)
 
 
 def cosine_similarities(W):
@@ -47,7 +55,7 @@ def cosine_similarities(W):
             [0.0000, 0.0000, 0.0000]])
     """
     _check.models("W", W)
-    gram = _gram(W, centred=False)
+    gram = _gram(W, _wide(W), centred=False)
     squares = gram.diagonal()
     alive = squares > torch.finfo(squares.dtype).tiny
     length = torch.where(alive, squares, 1).sqrt()  # of a zero row: 0/1, hence cosine 0
@@ -80,12 +88,16 @@ def median_sigma(W, multiple=1.0):
     return (multiple * middle).clamp(min=torch.finfo(W.dtype).tiny)
 
 
-def _gram(W, centred):
-    wide = W.dtype if W.device.type == "mps" else torch.float64  # Apple's GPU has no doubles
-    total = W.new_zeros((W.shape[0], W.shape[0]), dtype=wide)
+def _wide(W):
+    return W.dtype if W.device.type == "mps" else torch.float64  # Apple's GPU has no doubles
+
+
+def _gram(W, products, centred):
+    """W·Wᵀ with products in one precision and their sum over the blocks in double precision."""
+    total = W.new_zeros((W.shape[0], W.shape[0]), dtype=_wide(W))
     for block in W.split(_COLUMNS, dim=1):
-        block = block.to(wide)
+        block = block.to(products)
         if centred:
             block = block - block.mean(0)
-        total = total + block @ block.T
+        total += block @ block.T
     return (total + total.T) / 2  # a matrix product need not round both halves alike

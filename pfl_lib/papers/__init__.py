@@ -18,7 +18,11 @@ __all__ = [
 
 
 def names():
-    """Every name that ``settings`` and ``table`` understand, by kind."""
+    """Every name that ``settings`` and ``table`` understand, by kind.
+
+    >>> names()["data"]
+    ('mnist', 'fashion_mnist', 'emnist', 'cifar10', 'cifar100', 'tiny_imagenet', 'ag_news')
+    """
     return {
         "methods": tuple(sorted(HOME)),
         "data": DATA,

@@ -60,7 +60,12 @@ class Value(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """start·factor^⌊k/every⌋ in round k: data to look at, and a function to call."""
+    """start·factor^⌊k/every⌋ in round k: data to look at, and a function to call.
+
+    >>> halve = Schedule(start=0.1, factor=0.5, every=10)
+    >>> halve(0), halve(10), halve(25)
+    (0.1, 0.05, 0.025)
+    """
 
     start: float
     factor: float
@@ -318,7 +323,7 @@ rule(
     alpha=1000.0,
     lam=1.0,
     sigma=0.1,
-    begin=ours("w", "with a start at u these weights, far from convex, would explode"),
+    begin=ours("w", "with a start at u these weights are far from convex (own weight below -1000)"),
 )
 rule("fedala", TUNING, "fedphp", mu=0.9, lam=0.01)
 rule("fedala", TUNING, "fedfomo", received=given("all", f"{TUNING} (M = number of clients)"))

@@ -17,7 +17,12 @@ SILENT = "not given: our choice"
 
 
 class Settings(Mapping):
-    """Hyper-parameters by name; ``source(name)`` says where each value comes from."""
+    """Hyper-parameters by name; ``source(name)`` says where each value comes from.
+
+    >>> printed = settings("fedamp", "mnist", "grouped")
+    >>> printed["sigma"], printed.source("sigma")
+    (100.0, 'Huang et al. v1, Table 2')
+    """
 
     def __init__(self, method, paper, data, partition, values, missing):
         about = {"method": method, "paper": paper, "data": data, "partition": partition}
@@ -96,6 +101,11 @@ def settings(method, data=None, partition=None, paper=None):
     ``data`` and ``partition`` narrow it down: ``settings("fedamp", "mnist", "grouped")``.  Several
     papers run the same baselines; the one that ran this method on this data is taken, the method's
     own paper first, or the one that ``paper`` names.
+
+    >>> settings("fedamp", "mnist", "grouped")["sigma"]
+    100.0
+    >>> settings("fedavg", "mnist", paper="fedala").paper
+    'fedala'
     """
     one_of("method", method, HOME)
     if data is not None:

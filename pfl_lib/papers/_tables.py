@@ -28,7 +28,11 @@ _POWER = re.compile(r"(\d+)\^(\d+)")
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: the text as printed, its value, and its spread if one is printed."""
+    """One cell: the text as printed, its value, and its spread if one is printed.
+
+    >>> Cell("97.31 ± 0.12", mean=97.31, sd=0.12).mean
+    97.31
+    """
 
     text: str
     mean: float | None = None
@@ -54,7 +58,15 @@ def _number(text):
 
 @dataclass(frozen=True)
 class Table:
-    """A table of a paper: ``table["FedAMP", "MNIST"].mean`` is a number, ``show()`` prints all."""
+    """A table of a paper: ``table["FedAMP", "MNIST"].mean`` is a number, ``show()`` prints all.
+
+    >>> import pfl_lib
+    >>> fedamp = pfl_lib.papers.table("fedamp", 3)
+    >>> fedamp.source
+    'Huang et al. (FedAMP, AAAI 2021), Table 3'
+    >>> fedamp.columns
+    ('MNIST', 'FMNIST', 'EMNIST', 'CIFAR100')
+    """
 
     paper: str
     number: str
@@ -147,11 +159,20 @@ def _build(paper, entry):
 
 
 def table(paper, number):
-    """Table ``number`` of a paper as data: ``table("fedamp", 3).show()``."""
+    """Table ``number`` of a paper as data: ``table("fedamp", 3).show()``.
+
+    >>> found = table("fedamp", 3)
+    >>> found.rows[0], found[found.rows[0], found.columns[0]].text
+    ('Separate', '86.30')
+    """
     one_of("paper", paper, PAPERS)
     return _all(paper)[one_of(f"number of a table of {paper!r}", str(number), _all(paper))]
 
 
 def tables():
-    """Which tables there are: for each paper the numbers of its tables."""
+    """Which tables there are: for each paper the numbers of its tables.
+
+    >>> tables()["fedamp"]
+    ('1', '2', '3')
+    """
     return {paper: tuple(_all(paper)) for paper in PAPERS}

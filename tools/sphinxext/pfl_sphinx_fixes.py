@@ -1,5 +1,24 @@
 """Small repairs for Jupyter Book 1 with Sphinx 7 (drop them when upstream no longer needs them)."""
 
+import re
+from pathlib import Path
+
+# Names for screen readers that are not the words on the screen: who says "click Search Control K"
+# or "click Show code cell source" must be understood. Without a name, the words are the name.
+MISNAMED = {
+    '"btn search-button-field search-button__button pst-js-only" title="Search" '
+    'aria-label="Search"': '"btn search-button-field search-button__button pst-js-only"',
+    '<summary aria-label="Toggle hidden content">': "<summary>",
+    'data-mode="light" title="Light">': 'data-mode="light">',
+    'data-mode="dark"  title="Dark">': 'data-mode="dark">',
+    'data-mode="auto"  title="System Settings">': 'data-mode="auto">',
+}
+# A list without items: Sphinx gives the entries of a bibliography another role.
+MISNAMED['<div role="list" class="citation-list">'] = '<div class="citation-list">'
+# The arrows in the contents have no name at all.
+NAMELESS = re.compile(r'>([^<]+)</a><details([^>]*)><summary><span class="toctree-toggle"')
+NAMED = r'>\1</a><details\2><summary aria-label="Pages of: \1"><span class="toctree-toggle"'
+
 
 def _dedupe_inline_js(app, pagename, templatename, context, doctree):
     """Sphinx 7.4 writes inline scripts twice; a second `const` is an error in the console."""
@@ -21,7 +40,21 @@ def _singlehtml_handlers(app):
         handlers.setdefault("singlehtml", {}).setdefault(name, pair)
 
 
+def _names_that_match(app, exception):
+    """The theme's buttons and myst-nb's folds are called by the words that they show."""
+    if exception is not None or app.builder.name != "html":
+        return
+    for path in Path(app.outdir).rglob("*.html"):
+        text = repaired = path.read_text(encoding="utf-8")
+        for wrong, right in MISNAMED.items():
+            repaired = repaired.replace(wrong, right)
+        repaired = NAMELESS.sub(NAMED, repaired)
+        if repaired != text:
+            path.write_text(repaired, encoding="utf-8")
+
+
 def setup(app):
     app.connect("html-page-context", _dedupe_inline_js, priority=900)
     app.connect("builder-inited", _singlehtml_handlers)
+    app.connect("build-finished", _names_that_match)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

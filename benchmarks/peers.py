@@ -1,0 +1,184 @@
+"""What the library is measured against, each in a process of its own.
+
+* ``UsualWay``: for each client a DataLoader, a module, an optimiser, a loop, one client after the
+  other, as federated libraries in PyTorch do it, written plainly;
+* ``Fluke``: the library fluke's own client, where ``peers.sh`` has installed it.
+
+A process of its own, since ``pfl_lib`` tells the C library to keep freed memory, which would help
+these too.  ``python peers.py WAY WORKLOAD`` does the work once for every line it reads, and
+answers with the seconds and the seconds of processor time it took.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import torch
+from torch.nn.functional import cross_entropy
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.utils.data import DataLoader, TensorDataset
+
+import pfl_lib
+from pfl_lib import models
+
+SIGMA, SELF_WEIGHT = 100.0, 0.2  # of the server step
+
+
+def federation(model, clients, samples, batch_size, optimizer, device="cpu", engine="auto"):
+    """Clients with ``samples`` training samples each, drawn from the whole training part."""
+    data = pfl_lib.data.load("mnist5k")
+    draw = torch.Generator().manual_seed(0)
+    train = [torch.randperm(data.n_train, generator=draw)[:samples] for _ in range(clients)]
+    test = torch.arange(data.n_train, data.n_train + 10)
+    parts = pfl_lib.partition.Partition("drawn", tuple(train), (test,) * clients)
+    return pfl_lib.Federation(
+        data, parts, model, lr=0.01, optimizer=optimizer, batch_size=batch_size, device=device,
+        engine=engine,
+    )  # fmt: skip
+
+
+def tensors(fed):
+    """Inputs and labels of each client."""
+    for index in fed.partition.train:
+        yield fed.data.normalised(fed.data.x[index], fed.dtype), fed.data.y[index]
+
+
+class UsualWay:
+    """The same clients, model and optimiser as a federation, trained the usual way."""
+
+    def __init__(self, *workload):
+        self.fed = federation(*workload)
+        self.module = models.build(self.fed.model_name, self.fed.data).to(self.fed.device)
+        self.sets = [TensorDataset(x, y) for x, y in tensors(self.fed)]
+
+    def __call__(self):
+        settings, device = self.fed.settings, self.fed.device
+        kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[settings.optimizer]
+        trained = []
+        for row, samples in zip(self.fed.initial(), self.sets):
+            vector_to_parameters(row.clone(), self.module.parameters())
+            loader = DataLoader(samples, batch_size=settings.batch_size, shuffle=True)
+            optimizer = kind(self.module.parameters(), lr=settings.lr)
+            for _ in range(settings.epochs):
+                for x, y in loader:
+                    x, y = x.to(device), y.to(device)
+                    optimizer.zero_grad()
+                    cross_entropy(self.module(x), y).backward()
+                    optimizer.step()
+            trained.append(parameters_to_vector(self.module.parameters()).detach().clone())
+        return torch.stack(trained)
+
+
+class Fluke:
+    """The same clients as fluke trains them: its client, its loader, its optimiser settings."""
+
+    def __init__(self, *workload):
+        from pfl_lib._torchvision import import_torchvision
+
+        import_torchvision()  # fluke imports it, and beside a CPU-only torch that needs help
+        from fluke import FlukeENV
+        from fluke.client import Client
+        from fluke.config import OptimizerConfigurator
+        from fluke.data import FastDataLoader
+
+        self.fed = fed = federation(*workload)
+        FlukeENV().set_device(str(fed.device))
+        self.module = models.build(fed.model_name, fed.data)
+        name = {"sgd": "SGD", "adam": "Adam"}[fed.settings.optimizer]
+        self.clients = []
+        for i, (x, y) in enumerate(tensors(fed)):
+            loader = FastDataLoader(
+                x, y, num_labels=10, batch_size=fed.settings.batch_size, shuffle=True
+            )
+            how = OptimizerConfigurator({"name": name, "lr": fed.settings.lr})
+            loss = torch.nn.CrossEntropyLoss()
+            self.clients.append(Client(i, loader, None, how, loss, local_epochs=1))
+
+    def __call__(self):
+        trained = []
+        for row, client in zip(self.fed.initial().cpu(), self.clients):
+            vector_to_parameters(row.clone(), self.module.parameters())
+            client.model, client.optimizer = self.module, None  # each starts afresh, as ours do
+            client.fit()
+            trained.append(parameters_to_vector(self.module.parameters()).detach().clone())
+        return torch.stack(trained)
+
+
+class Pairwise:
+    """FedAMP's server step with a Python loop over pairs of clients."""
+
+    def __init__(self, m, d, device="cpu"):
+        self.w = stack(m, d, device)
+
+    def __call__(self):
+        w, m, messages = self.w, len(self.w), []
+        for i in range(m):
+            scores = {j: torch.exp(-((w[i] - w[j]) ** 2).sum() / SIGMA) for j in range(m) if j != i}
+            total = sum(scores.values())
+            message = SELF_WEIGHT * w[i]
+            for j, score in scores.items():
+                message = message + (1 - SELF_WEIGHT) * score / total * w[j]
+            messages.append(message)
+        return torch.stack(messages)
+
+
+def stack(m, d, device):
+    """Models as apart as trained ones are."""
+    return (0.01 * torch.randn(m, d, generator=torch.Generator().manual_seed(0))).to(device)
+
+
+class Timed:
+    """A call that says how long it took: seconds, and seconds of processor time."""
+
+    def __init__(self, call, device):
+        self.call, self.device = call, device
+
+    def __call__(self):
+        began = time.perf_counter(), time.process_time()
+        self.call()
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - began[0], time.process_time() - began[1]
+
+    def close(self):
+        self.call = None
+
+
+class Process:
+    """The same, in a process of its own."""
+
+    def __init__(self, way, workload, python=sys.executable):
+        command = [python, __file__, way, json.dumps(workload), str(torch.get_num_threads())]
+        environment = os.environ | {"PFL_KEEP_MEMORY": "0"}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+
+    def __call__(self):
+        self.process.stdin.write("again\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"{self.process.args[2]} ended with {self.process.wait()}")
+        return json.loads(answer)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def main():
+    way, workload, threads = sys.argv[1:]
+    torch.set_num_threads(int(threads))
+    workload = json.loads(workload)
+    timed = Timed(
+        {"usual": UsualWay, "fluke": Fluke, "pairwise": Pairwise}[way](*workload), workload[-1]
+    )
+    for _ in sys.stdin:
+        print(json.dumps(timed()), flush=True)
+
+
+if __name__ == "__main__":
+    main()

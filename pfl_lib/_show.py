@@ -1,0 +1,35 @@
+"""A table that shows itself: HTML in a notebook, aligned text elsewhere."""
+
+import html
+
+
+class Shown:
+    """Rows of words under a head.  ``bold`` names the first cell of a row to be set in bold."""
+
+    def __init__(self, head, rows, bold=None, note="", wide=False):
+        self.head, self.rows = tuple(head), [tuple(row) for row in rows]
+        self.bold, self.note = bold, note
+        # columns of sentences: else the browser squeezes the last ones
+        self.style = ' style="min-width: 8em"' if wide else ""
+
+    def __repr__(self):
+        rows = [self.head, *self.rows]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(self.head))]
+        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths)).rstrip() for row in rows]
+        return "\n".join([*lines, self.note] if self.note else lines)
+
+    def _repr_html_(self):
+        head = "".join(
+            f'<th scope="col"{self.style}>{html.escape(word)}</th>' for word in self.head
+        )
+        body = ""
+        for row in self.rows:
+            first, *others = (html.escape(word) for word in row)
+            first = f"<strong>{first}</strong>" if row[0] == self.bold else first
+            cells = "".join(f"<td>{word}</td>" for word in others)
+            body += f'<tr><th scope="row">{first}</th>{cells}</tr>'
+        note = f"<p>{html.escape(self.note)}</p>" if self.note else ""
+        table = f'<table class="table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        # wide tables scroll; the keyboard must reach what scrolls
+        reached = 'tabindex="0" role="region" aria-label="table"'
+        return f'<div style="overflow-x: auto" {reached}>{table}</div>{note}'

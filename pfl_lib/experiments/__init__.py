@@ -1,0 +1,22 @@
+"""Experiments: several methods on the same federations, measured, kept and shown.
+
+``measure`` runs every method of every case with every seed, resumes what was interrupted, and
+gives ``Results``: everything needed to judge the numbers, as one JSON file.  ``stored`` reads the
+committed ones.
+"""
+
+from pfl_lib.experiments.measuring import Case, measure, pick
+from pfl_lib.experiments.results import Results, home, stored, table
+from pfl_lib.experiments.taste import round_work, taste
+
+__all__ = [
+    "Case",
+    "Results",
+    "home",
+    "measure",
+    "pick",
+    "round_work",
+    "stored",
+    "table",
+    "taste",
+]

@@ -1,0 +1,199 @@
+"""Run every method on every case with every seed; go on where an interrupted run stopped."""
+
+import hashlib
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+import torch
+
+from pfl_lib import _check, checkpoints
+from pfl_lib._version import __version__
+from pfl_lib.experiments.code import fingerprints
+from pfl_lib.experiments.results import Results, home
+from pfl_lib.history import History
+from pfl_lib.run import run
+
+SMALL = 200_000  # numbers: larger tensors of a finished run's state (the models) are let go
+
+
+@dataclass(frozen=True)
+class Case:
+    """One column of a table: where the methods are tried, and what the paper prints for them.
+
+    ``federation`` makes a federation from a seed, ``methods`` maps labels to algorithms, ``paper``
+    maps labels to the paper's numbers in %, ``how`` goes to ``run``.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("fedavg")
+    >>> case = Case(lambda seed: pfl_lib.example(seed=seed), {"FedAvg": method}, rounds=2)
+    >>> case.rounds, list(case.methods)
+    (2, ['FedAvg'])
+    """
+
+    federation: Callable
+    methods: Mapping
+    rounds: int
+    paper: Mapping = field(default_factory=dict)
+    how: Mapping = field(default_factory=dict)
+
+
+def pick(scale, scales):
+    """The settings of ``scale``; an unknown one is refused by name.
+
+    >>> pick("smoke", {"smoke": {"rounds": 2}, "laptop": {"rounds": 20}})
+    {'rounds': 2}
+    """
+    return scales[_check.one_of("SCALE", scale, scales)]
+
+
+def measure(
+    name, scale, cases, *, seeds=(0,), about="", source="", judged="best", extra=None,
+    keep_models=False, folder=True, progress=True,
+):  # fmt: skip
+    """Run every method of every case with every seed: ``Results`` and the histories.
+
+    ``cases`` maps labels to ``Case``s (or is a single one).  Histories are keyed by (case, method,
+    seed); their states keep only small tensors (weights, not models).  ``judged`` says which of
+    our numbers stands beside the paper's: its "best" round or its "last".  ``extra(history, fed)``
+    may return more numbers to keep for a run.
+
+    Every run writes checkpoints under ``folder`` (a path, True for the book's own folder, None
+    for no checkpoints), so calling again goes on where it stopped; ``keep_models`` keeps them
+    when the run is over, so that it can be made longer later.  A run whose settings or code have
+    changed has a folder of another name: nothing of the old one is taken for the new.
+
+    >>> import pfl_lib
+    >>> two = {"Separate": pfl_lib.algorithm("separate"), "FedAvg": pfl_lib.algorithm("fedavg")}
+    >>> case = Case(lambda seed: pfl_lib.example(seed=seed), two, rounds=2)
+    >>> results, histories = measure("mine", "smoke", case, folder=None, progress=False)
+    >>> results.methods, sorted(histories)
+    (['Separate', 'FedAvg'], [('', 'FedAvg', 0), ('', 'Separate', 0)])
+    """
+    cases = {"": cases} if isinstance(cases, Case) else cases
+    if not isinstance(cases, Mapping) or not all(isinstance(c, Case) for c in cases.values()):
+        raise TypeError(f"cases must be a Case, or labels and Cases, got {cases!r}")
+    where = home() / "checkpoints" if folder is True else folder
+    where = Path(where) / name / scale if where else None
+    runs, histories, code, began = [], {}, {}, time.time()
+    todo = [(c, s, m) for c in cases for s in seeds for m in cases[c].methods]
+    fed_of = (None, None)
+    for number, (label, seed, method_label) in enumerate(todo):
+        case = cases[label]
+        if fed_of[0] != (label, seed):
+            fed_of = ((label, seed), case.federation(seed))
+        fed, method = fed_of[1], case.methods[method_label]
+        used = fingerprints(method, fed)  # before the run: a file edited meanwhile is not it
+        code |= used
+        place = None
+        if where:
+            decides = [method.settings(), fed.describe(), dict(case.how), used]
+            place = where / _file_name(f"{label}-{method_label}-{seed}-{_digest(decides)}")
+            _tell(where, number, len(todo), f"{label} {method_label}, seed {seed}", place, case)
+        history, more = _one(method, fed, case, place, extra, keep_models, progress)
+        histories[label, method_label, seed] = history
+        runs.append(_run_record(label, method_label, seed, history, more))
+    record = {
+        "experiment": name,
+        "scale": scale,
+        "about": about,
+        "source": source,
+        "judged": judged,
+        "command": f"make experiment NAME={name} SCALE={scale}",
+        "seeds": list(seeds),
+        "date": date.today().isoformat(),
+        "minutes": round((time.time() - began) / 60, 2),
+        "library": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": f"{_processor()}, {os.cpu_count()} cores",
+        "device": str(fed.device),
+        "cases": [
+            {"case": label, "rounds": case.rounds, "paper": dict(case.paper)}
+            for label, case in cases.items()
+        ],
+        "runs": runs,
+        "more": {},
+        "code": dict(sorted(code.items())),
+    }
+    return Results(record), histories
+
+
+def _one(method, fed, case, place, extra, keep_models, progress):
+    """One run, or what is kept of it: the history and the extra numbers."""
+    done = place / f"done-{case.rounds}" if place else None
+    found = checkpoints.newest(done, {}, "cpu") if place else None
+    if found:
+        record, tensors = found
+        return History(**record["history"], state=tensors), record["extra"]
+    history = run(
+        method, fed, case.rounds, checkpoint=place, progress=progress, **case.how
+    )  # fmt: skip
+    more = dict(extra(history, fed)) if extra else {}
+    small = {n: t.cpu() for n, t in history.state.items() if t.numel() <= SMALL}
+    history.state = type(history.state)(**small)
+    if place:
+        kept = {"history": history.record(), "extra": more, "settings": {}}
+        checkpoints.save(done, case.rounds, small, kept)
+        if not keep_models:
+            for path in place.glob("round-*"):
+                path.unlink()
+    return history, more
+
+
+def _run_record(case, method, seed, history, more):
+    return {
+        "case": case,
+        "method": method,
+        "seed": seed,
+        "last": history.last,
+        "best": history.best,
+        "best round": history.best_round,
+        "worst 10 %": history.worst(),
+        "seconds": round(history.seconds[-1], 2),
+        "sent": history.sent[-1],
+        "tested": history.tested,
+        "clients": [round(a, 5) for a in history.accuracy[-1]],
+        "rounds": history.rounds,
+        "mean by round": [round(a, 5) for a in history.mean],
+        "also": {n: [round(statistics.fmean(r), 5) for r in v] for n, v in history.also.items()},
+        "extra": more,
+        "settings": history.settings,
+    }
+
+
+def _tell(where, number, total, now, place, case):
+    """Say how far the experiment is, for whoever watches from outside."""
+    where.mkdir(parents=True, exist_ok=True)
+    side = where / "progress.part"
+    words = {"run": number, "runs": total, "now": now, "folder": place.name, "rounds": case.rounds}
+    side.write_text(json.dumps(words))
+    os.replace(side, where / "progress.json")
+
+
+def _file_name(text):
+    """A name every file system takes."""
+    return "".join(c if c.isalnum() or c in "-_.=" else "_" for c in text)
+
+
+def _digest(plain):
+    """A short name for plain data."""
+    text = json.dumps(plain, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _processor():
+    """The processor's name where the system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.machine()

@@ -1,0 +1,166 @@
+"""Who is compared in the papers' tables, built with what each paper prints."""
+
+import math
+
+from pfl_lib import partition
+from pfl_lib.algorithms import BY_NAME, algorithm
+from pfl_lib.papers import settings
+
+
+def fedamp_nine(data, partition):
+    """The nine methods of FedAMP's Tables 1 to 3, by their labels there.
+
+    σ and the self-weight are the printed ones for this data set and partition.  SCAFFOLD and APFL
+    are defined with plain SGD and no step is printed for them: 0.05 is our choice.
+
+    >>> fedamp_nine("mnist", "grouped")["FedAMP"].sigma
+    100.0
+    """
+    amp, heuristic = (settings(name, data, partition) for name in ("fedamp", "heurfedamp"))
+    return {
+        "Separate": algorithm("separate"),
+        "FedAvg": algorithm("fedavg"),
+        "FedProx": algorithm("fedprox"),
+        "FedAvg-FT": algorithm("fedavg-ft"),
+        "FedProx-FT": algorithm("fedprox-ft"),
+        "SCAFFOLD": algorithm("scaffold", lr=0.05),
+        "APFL": algorithm("apfl", lr=0.05),
+        "FedAMP": algorithm("fedamp", sigma=amp["sigma"], self_weight=amp["self_weight"]),
+        "HeurFedAMP": algorithm(
+            "heurfedamp", sigma=heuristic["sigma"], self_weight=heuristic["self_weight"]
+        ),
+    }
+
+
+def spfl_methods():
+    """The eight methods of the SPFL paper's Table 1 by their labels there, and two of ours.
+
+    Ours: Separate, and FedAvg-2step, which is what the authors' code runs under Per-FedAvg's name.
+    pFedMe has the two inner steps of that code; their length 0.02 is ours, safe for λ = 15, and
+    lets w move about half as far as an ordinary step would.
+
+    >>> list(spfl_methods())[-2:]
+    ['SPFL (1-s)', 'SPFL']
+    """
+    envelope = settings("pfedme", "mnist", "class_subset", paper="spfl")
+    return {
+        "Separate": algorithm("separate"),
+        "FedAvg": algorithm("fedavg"),
+        "FedUpdate": algorithm("fedupdate"),
+        "Per-FedAvg": algorithm("per-fedavg"),
+        "FedAvg-2step": algorithm("fedavg-2step"),
+        "pFedMe": algorithm(
+            "pfedme",
+            lam=envelope["lam"],
+            inner_steps=envelope["inner_steps"],
+            lr_personal=0.02,
+        ),
+        "SPFL-w (1-s)": algorithm("spfl-w-1step"),
+        "SPFL-w": algorithm("spfl-w"),
+        "SPFL (1-s)": algorithm("spfl-1step"),
+        "SPFL": algorithm("spfl"),
+    }
+
+
+def spfl_clients(data, iid=False, samples=None, clients=10, classes=None, seed=0):
+    """The SPFL paper's clients: parts of 6, 32 or 60 classes, cut to ``samples`` for training.
+
+    >>> import pfl_lib
+    >>> spfl_clients(pfl_lib.data.load("digits"), samples=50).describe()  # doctest: +ELLIPSIS
+    '10 clients (class_subset, seed 0): ... 50 training samples a client, 500 in all. ...'
+    """
+    if classes is None:
+        printed = data.name if data.name in ("emnist", "cifar100") else "mnist"
+        classes = settings("spfl", printed, "class_subset")["classes_per_client"]
+    dealt = partition.class_subset(data, clients, classes, iid=iid, seed=seed)
+    return dealt if samples is None else partition.scarce(dealt, samples, seed=seed)
+
+
+def plga_methods(local_steps=20, stragglers="spfl"):
+    """The methods of the SPFL paper's Table 2, and Separate and FedAvg with nobody late.
+
+    Per-FedAvg is, as there, a synchronous reference; it and Separate count epochs.
+
+    >>> plga_methods()["FedAvg"].stragglers
+    0
+    """
+    work = {"local_steps": local_steps}
+    late = {"stragglers": stragglers, **work}
+    return {
+        "Separate": algorithm("separate"),
+        "FedAvg": algorithm("fedavg-sync", stragglers=0, **work),
+        "Per-FedAvg": algorithm("per-fedavg"),
+        "FedAvg (Async)": algorithm("fedavg-async", **late),
+        "FedAvg (Sync)": algorithm("fedavg-sync", **late),
+        "FedAsync": algorithm("fedasync", **late),
+        "LGA": algorithm("lga", **late),
+        "PLGA": algorithm("plga", **late),
+    }
+
+
+def fedacs_methods():
+    """The eight methods of FedACS's Figure 1, with the same care for all.
+
+    The paper prints no setting.  FedACS has p = 0.5; FedAMP the self-weight 0.5 of its own tables
+    for clients without groups, and σ from the data; the others what Zhang et al. tuned, but for
+    pFedMe's inner steps, which are those of ``spfl_methods``.
+
+    >>> fedacs_methods()["FedACS"].p
+    0.5
+    """
+    return {
+        "Separate": algorithm("separate"),
+        "FedAvg": algorithm("fedavg"),
+        "Ditto": algorithm("ditto"),
+        "Per-FedAvg": algorithm("per-fedavg"),
+        "pFedMe": algorithm("pfedme", inner_steps=2, lr_personal=0.02),
+        "APFL": algorithm("apfl"),
+        "FedAMP": algorithm("fedamp", self_weight=0.5),
+        "FedACS": algorithm("fedacs", p=0.5),
+    }
+
+
+def fedala_fourteen(rounds, ft_epochs=15):
+    """Separate, and the fourteen methods of FedALA's Tables 2 to 4 by their labels there.
+
+    Hyper-parameters are the printed ones.  What the paper ties to its run follows this one:
+    APPLE's horizon is a fifth of the rounds, Per-FedAvg's inner step the local learning rate.
+    ``ft_epochs`` of FedAvg-C and FedProx-C is not printed.  FedAMP starts at its own model: from
+    the message its printed α would give weights far from a convex combination.
+
+    >>> methods = fedala_fourteen(rounds=50)
+    >>> methods["FedALA"].ala_percent, methods["APPLE"].horizon, methods["FedAMP"].alpha
+    (80, 10, 1000.0)
+    """
+    ours = {
+        "fedavg-c": {"ft_epochs": ft_epochs},
+        "fedprox-c": {"ft_epochs": ft_epochs},
+        "per-fedavg": {"lr_inner": None},
+        "apple": {"horizon": max(1, rounds // 5)},
+    }
+    methods = {"Separate": algorithm("separate")}
+    for name in (
+        *("fedavg", "fedprox", "fedavg-c", "fedprox-c", "per-fedavg", "fedrep", "pfedme"),
+        *("ditto", "fedamp", "fedphp", "fedfomo", "apple", "partialfed", "fedala"),
+    ):
+        printed = settings(name, paper="fedala").fit(BY_NAME[name])
+        methods[BY_NAME[name].label] = algorithm(name, **(printed | ours.get(name, {})))
+    return methods
+
+
+def fedala_clients(data, a=None, clients=20, samples=None, seed=0):
+    """FedALA's clients: classes shared out by Dirichlet(``a``), or, without ``a``, two classes
+    each (ten of a hundred); ``samples`` limits what each trains on.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> fedala_clients(data, samples=30).counts(data).sum(1).unique()
+    tensor([30])
+    """
+    if a is None:
+        each = 2 if len(data.classes) < 100 else 10
+        dealt = partition.pathological(data, clients, each, seed=seed)
+    else:
+        least = 20 if samples is None else math.ceil(samples / 0.75) + 1
+        dealt = partition.dirichlet(data, clients, a, form="fedala", min_size=least, seed=seed)
+    return dealt if samples is None else partition.scarce(dealt, samples, seed=seed)

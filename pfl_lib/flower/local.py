@@ -1,0 +1,263 @@
+"""A whole Flower network on this machine: a SuperLink and SuperNodes as processes on 127.0.0.1.
+
+Linux only, since ended processes are looked for in /proc.  Nothing leaves the machine: telemetry,
+update checks and the installation of packages at run time are switched off.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+BIN = Path(sys.executable).parent
+APP = Path(__file__).parent / "app"
+NAME = "here"  # what the flwr command calls this SuperLink
+
+
+class LocalNetwork:
+    """A SuperLink, and one SuperNode a client; use it in a ``with`` statement.
+
+    ``simulation=True`` has the SuperLink simulate the clients (Ray) instead.  ``tls`` is a folder
+    for certificates and keys: then every connection is encrypted and only registered nodes may
+    join.
+
+    >>> network = LocalNetwork(clients=3)  # nothing is started before ``with network:``
+    >>> network.processes
+    {}
+    """
+
+    def __init__(self, clients, simulation=False, tls=None):
+        self.clients, self.simulation = clients, simulation
+        self.tls = None if tls is None else Path(tls)
+        self.processes, self.forced = {}, []
+
+    def __enter__(self):
+        if not (BIN / "flower-superlink").exists():
+            raise ImportError(
+                f"there is no Flower beside {sys.executable}: pip install 'pfl_lib[flower]'"
+            )
+        self.home = Path(tempfile.mkdtemp(prefix="pfl-"))
+        self.port, *self.node_ports = _free_ports(1 + self.clients)
+        self._configure()
+        try:
+            self._start_link()
+            if self.tls:
+                self._register()
+            if not self.simulation:
+                for i in range(self.clients):
+                    self.start_node(i)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, kind, *_):
+        self.stop()
+        if kind is None:
+            shutil.rmtree(self.home, ignore_errors=True)
+
+    # ---- what one does with it ----------------------------------------------------------------
+
+    def start_node(self, i):
+        """Start the SuperNode of client ``i``, for the first time or again."""
+        command = ["flower-supernode", "--superlink", f"127.0.0.1:{self.port}"]
+        command += ["--host", "127.0.0.1", "--port", str(self.node_ports[i])]
+        command += ["--node-config", f"partition-id={i} num-partitions={self.clients}"]
+        if self.tls:
+            command += ["--root-certificates", str(self.tls / "ca.crt")]
+            command += ["--auth-supernode-private-key", str(self.tls / f"node{i}")]
+            command += self._certificates()
+        else:
+            command.append("--insecure")
+        return self._spawn(f"node{i}", command)
+
+    def kill_node(self, i):
+        """End the SuperNode of client ``i`` and its children at once, as a power cut would."""
+        process = self.processes[f"node{i}"]
+        for pid in [process.pid, *_descendants(process.pid)]:
+            _signal(pid, signal.SIGKILL)
+        process.wait()
+
+    def submit(self, plan, out):
+        """Start a run of ``plan``; it writes into the folder ``out``.  Returns the run's number."""
+        config = self.home / "run.toml"
+        # a JSON string is also a TOML string
+        lines = [f"plan = {json.dumps(plan.to_json())}", f"out = {json.dumps(str(out))}"]
+        config.write_text("\n".join(lines) + "\n")
+        command = ["run", str(APP), NAME, "--format", "json", "-c", str(config)]
+        if self.simulation:
+            resources = "client-resources-num-cpus=1 init-args-num-cpus=2"
+            command += ["--federation-config", f"num-supernodes={self.clients} {resources}"]
+        told = json.loads(self.flwr(*command))
+        if "run-id" not in told:
+            raise RuntimeError(f"flwr run: {told}")
+        return str(told["run-id"])
+
+    def wait(self, run_id, out, seconds=600.0):
+        """Wait for the end of a run; what the server wrote."""
+        end = time.monotonic() + seconds
+        while not (Path(out) / "record.json").exists():
+            if time.monotonic() > end or self.processes["link"].poll() is not None:
+                raise RuntimeError(f"run {run_id} did not end: {self.log('link')}")
+            time.sleep(0.2)
+        record = json.loads((Path(out) / "record.json").read_text())
+        if "error" in record:
+            raise RuntimeError(record["error"])
+        return record
+
+    def bytes_of(self, run_id):
+        """What went into and out of the SuperLink for this run, as the SuperLink counts it."""
+        told = json.loads(self.flwr("list", NAME, "--run-id", run_id, "--format", "json"))
+        traffic = told["runs"][0]["network-traffic"]
+        return {"in": traffic["inbound-bytes"], "out": traffic["outbound-bytes"]}
+
+    def flwr(self, *arguments):
+        """Run the ``flwr`` command; what it printed."""
+        done = subprocess.run(
+            [str(BIN / "flwr"), *arguments],
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        if done.returncode:
+            raise RuntimeError(f"flwr {arguments[0]}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def log(self, name):
+        """The end of what a process wrote."""
+        return (self.home / f"{name}.log").read_text(errors="replace")[-2000:]
+
+    def stop(self):
+        """End the nodes, then the SuperLink; by force only what is left after eight seconds."""
+        pids = [p for q in self.processes.values() for p in (q.pid, *_descendants(q.pid))]
+        for name in sorted(self.processes, reverse=True):  # node…, then link
+            if self.processes[name].poll() is None:
+                self.processes[name].terminate()
+        end = time.monotonic() + 8
+        for process in self.processes.values():
+            try:
+                process.wait(max(0.1, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        while any(map(_alive, pids)) and time.monotonic() < end:
+            time.sleep(0.1)
+        self.forced = [pid for pid in pids if _alive(pid)]
+        for pid in self.forced:
+            _signal(pid, signal.SIGKILL)
+
+    # ---- inside -------------------------------------------------------------------------------
+
+    def _configure(self):
+        (self.home / "ray").mkdir()
+        # Ray asks the cloud who it is, unless it finds this file at home
+        (self.home / "ray_bootstrap_config.yaml").write_text("provider: {type: local}\n")
+        trust = "insecure = true"
+        if self.tls:
+            trust = f"root-certificates = {json.dumps(str((self.tls / 'ca.crt').resolve()))}"
+        (self.home / "config.toml").write_text(
+            f'[superlink]\ndefault = "{NAME}"\n\n[superlink.{NAME}]\n'
+            f'address = "127.0.0.1:{self.port}"\n{trust}\n'
+        )
+        self.env = {
+            **os.environ,
+            "HOME": str(self.home),
+            "FLWR_HOME": str(self.home),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+            "RAY_TMPDIR": str(self.home / "ray"),
+            "OMP_NUM_THREADS": "1",
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        }
+
+    def _start_link(self):
+        command = ["flower-superlink", "--host", "127.0.0.1", "--port", str(self.port)]
+        command.append("--disable-runtime-dependency-installation")
+        command += ["--simulation"] if self.simulation else []
+        command += (
+            [*self._certificates(), "--enable-supernode-auth"] if self.tls else ["--insecure"]
+        )
+        self._spawn("link", command)
+        end = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                return
+            except OSError:
+                if self.processes["link"].poll() is not None or time.monotonic() > end:
+                    raise RuntimeError(f"no SuperLink: {self.log('link')}") from None
+                time.sleep(0.1)
+
+    def _register(self):
+        for i in range(self.clients):
+            self.flwr("supernode", "register", str(self.tls / f"node{i}.pub"), NAME)
+
+    def _certificates(self):
+        names = {"ca-certfile": "ca.crt", "certfile": "server.crt", "keyfile": "server.key"}
+        return [p for flag, name in names.items() for p in (f"--ssl-{flag}", str(self.tls / name))]
+
+    def _spawn(self, name, command):
+        with open(self.home / f"{name}.log", "ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [str(BIN / command[0]), *command[1:]],
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        return self.processes[name].pid
+
+
+def _free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def _stat(pid):
+    """(state, parent) of a process, or None."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return None
+    return fields[0], int(fields[1])
+
+
+def _alive(pid):
+    found = _stat(pid)
+    return found is not None and found[0] != "Z"
+
+
+def _descendants(pid):
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (found := _stat(entry.name)) and found[0] != "Z":
+            parents[int(entry.name)] = found[1]
+    everyone, todo = [], [pid]
+    while todo:
+        todo = [child for child, parent in parents.items() if parent in todo]
+        everyone += todo
+    return everyone
+
+
+def _signal(pid, what):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, what)

@@ -1,0 +1,71 @@
+"""What server and clients agree on before they start: names and numbers, as one JSON text."""
+
+import json
+from dataclasses import asdict, dataclass, field
+
+from pfl_lib import _check, data, partition
+from pfl_lib.algorithms import algorithm
+from pfl_lib.federation import Federation
+
+PARTITIONS = ("class_subset", "dirichlet", "grouped", "iid", "pathological")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An experiment by its names and numbers.
+
+    ``partition`` is ``{"name": "grouped", …}`` with the arguments of that function, ``training``
+    what ``Federation`` takes, each of ``runs`` ``{"algorithm": "fedamp", "rounds": 3, …}`` with the
+    method's hyper-parameters.  ``timeout`` is how long the server waits for a reply, ``poll`` how
+    often it looks, ``wait`` how long for the clients to say hello, all in seconds.
+
+    >>> plan = Plan("digits", {"name": "iid", "clients": 3}, "logistic_regression",
+    ...             runs=({"algorithm": "fedavg", "rounds": 2},))
+    >>> Plan.from_json(plan.to_json()) == plan, plan.federation().m
+    (True, 3)
+    """
+
+    data: str
+    partition: dict
+    model: str
+    training: dict = field(default_factory=dict)
+    runs: tuple = ()
+    timeout: float = 60.0
+    poll: float = 0.5
+    wait: float = 120.0
+
+    def __post_init__(self):
+        object.__setattr__(self, "runs", tuple(self.runs))
+        if not isinstance(self.partition, dict) or "name" not in self.partition:
+            raise ValueError(f'partition must be {{"name": …, …}}, got {self.partition!r}')
+        _check.one_of("partition", self.partition["name"], PARTITIONS)
+        for name in ("timeout", "poll", "wait"):
+            _check.positive(name, getattr(self, name))
+        for one in self.runs:
+            self.method(one)
+            _check.whole("rounds", one.get("rounds"))
+
+    @staticmethod
+    def method(one):
+        """The algorithm of one of the runs."""
+        hyper = {k: v for k, v in one.items() if k not in ("algorithm", "rounds")}
+        return algorithm(one["algorithm"], **hyper)
+
+    def parts(self):
+        """The data set and who holds which of its samples."""
+        loaded, how = data.load(self.data), dict(self.partition)
+        return loaded, getattr(partition, how.pop("name"))(loaded, **how)
+
+    def federation(self):
+        """The same clients in one process: what a network run must agree with."""
+        return Federation(*self.parts(), self.model, **self.training)
+
+    def to_json(self):
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text):
+        try:
+            return cls(**json.loads(text))
+        except (json.JSONDecodeError, TypeError) as error:
+            raise ValueError(f"not a plan: {error}") from error

@@ -1,0 +1,177 @@
+"""The long tests, each in a process of its own; what they measured goes to results/soak.
+
+    python tests/soak/soak.py [kills] [fuzz] [disk] [cnn] [logistic] [resnet]     (all by default)
+
+They take an hour on two cores.  Each stops with an error if what it is for does not hold.
+"""
+
+import contextlib
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+
+import pfl_lib
+from pfl_lib import Federation, algorithm, partition, run
+from pfl_lib.data.dataset import Dataset
+
+TESTS = Path(__file__).resolve().parents[1]
+RESULTS = TESTS.parent / "results" / "soak"
+MEGABYTE = 2**20
+
+
+# ------------------------------------------------------------------------------- killed, fuzzed
+def kills():
+    """Four random kills and one inside a checkpoint's writing for every algorithm."""
+    with tempfile.TemporaryDirectory() as room:
+        told = script("killing.py", room, "4")
+    wrong = {t["name"]: t["wrong"] for t in told if t["wrong"]}
+    assert not wrong, wrong
+    return {
+        "algorithms": len(told),
+        "kills": sum(t["kills"] for t in told),
+        "inside a checkpoint's writing": sum(t["in writing"] for t in told),
+        "results that differed": len(wrong),
+    }
+
+
+def fuzz():
+    """3,400 files for each of six readers."""
+    return script("fuzzing.py", "3400", "11")
+
+
+def script(*command):
+    command = [sys.executable, *command]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=TESTS, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def disk():
+    """A disk that is really full: a file system of one megabyte (root only)."""
+    with tempfile.TemporaryDirectory() as room:
+        mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", room]
+        if subprocess.run(mount, capture_output=True).returncode:
+            return {"left out": "mounting a file system needs root"}
+        try:
+            data = pfl_lib.data.load("digits")
+            fed = Federation(data, partition.iid(data, 10), "logistic_regression", device="cpu")
+            how = {"checkpoint": room, "progress": False}
+            method = algorithm("fedamp", self_weight=0.3)
+            run(method, fed, 3, **how)
+            filler = Path(room) / "filler"
+            with contextlib.suppress(OSError):  # full now
+                filler.write_bytes(bytes(MEGABYTE))
+            try:
+                run(method, fed, 6, **how)
+            except OSError as error:
+                said = str(error).replace(room, "FOLDER")
+            assert "No space left" in said and "round-000003" in said, said
+            filler.unlink()
+            resumed = run(method, fed, 6, **how)
+            whole = run(method, fed, 6, progress=False)
+            assert torch.equal(resumed.state.w, whole.state.w) and resumed.loss == whole.loss
+            left = sorted(path.name for path in Path(room).iterdir())
+            assert len(left) == 4, left
+        finally:
+            subprocess.run(["umount", room], check=True)
+    return {"said": said, "afterwards": "bit-identical to the run on a disk with room"}
+
+
+# ------------------------------------------------------------------------------------------ load
+class Watched(Federation):
+    """A federation that writes down how much memory is in use when a round begins."""
+
+    def at(self, round_):
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        self.seen.append(round(pages * resource.getpagesize() / MEGABYTE))
+        return super().at(round_)
+
+
+def load(method, fed, rounds, flat_after, **how):
+    """Run, and see that memory does not grow after the first ``flat_after`` rounds."""
+    fed.seen = []
+    began = time.perf_counter()
+    history = run(method, fed, rounds, progress=False, **how)
+    seconds = time.perf_counter() - began
+    seen = fed.seen[1:]  # the first is for the start
+    early, late = max(seen[: flat_after + 1]), max(seen[flat_after:])
+    told = {
+        "method": method.label,
+        "clients": fed.m,
+        "parameters": fed.d,
+        "rounds": rounds,
+        "engine": fed.plan().split(" on ")[0],
+        "accuracy": round(history.last, 4),
+        "seconds": round(seconds, 1),
+        "MiB at the start of rounds": seen[:: max(1, rounds // 20)],
+        "MiB at most, first rounds": early,
+        "MiB at most, all others": late,
+        "MiB at most, ever": round(
+            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MEGABYTE
+        ),
+    }
+    assert late <= 1.1 * early + 50, told
+    return told
+
+
+def cnn():
+    """500 clients, a tenth of them in each of 200 rounds, McMahan's CNN."""
+    data = pfl_lib.data.load("mnist5k")
+    fed = Watched(data, partition.iid(data, 500), "mcmahan_cnn", lr=0.05, batch_size=8)
+    return load(algorithm("fedavg"), fed, 200, 10, participation=0.1, evaluate_every=50)
+
+
+def logistic():
+    """1,000 clients of a logistic regression, all of them in every round, with attention."""
+    data = pfl_lib.data.load("mnist5k")
+    fed = Watched(data, partition.iid(data, 1000), "logistic_regression", lr=0.05)
+    return load(algorithm("fedamp", self_weight=0.3), fed, 50, 5, evaluate_every=10)
+
+
+def resnet():
+    """ResNet-18 with 20 clients in 8 GiB, whichever engine trains it."""
+    n, side = 20 * 40, 32
+    x = torch.randint(0, 256, (n, 3, side, side), generator=torch.Generator().manual_seed(0))
+    names = tuple("0123456789")
+    data = Dataset("noise", x.byte(), torch.arange(n) % 10, 600, names, "image", (0.5,) * 3,
+                   (0.25,) * 3)  # fmt: skip
+    told = {}
+    for engine in ("threads", "stacked"):
+        fed = Watched(data, partition.iid(data, 20), "resnet18", batch_size=16, engine=engine)
+        told[engine] = load(algorithm("fedamp", self_weight=0.3), fed, 3, 1)
+        assert told[engine]["MiB at most, ever"] < 8 * 1024, told
+    return told
+
+
+ALL = {f.__name__: f for f in (kills, fuzz, disk, cnn, logistic, resnet)}
+
+
+def main(names):
+    wrong = [name for name in names if name not in ALL]
+    if wrong:
+        sys.exit(f"soak.py: no {', '.join(wrong)}; there are {', '.join(ALL)}")
+    if len(names) == 1:
+        told = ALL[names[0]]()
+        about = {"what": ALL[names[0]].__doc__, "version": pfl_lib.__version__}
+        about |= {"torch": torch.__version__, "python": platform.python_version()}
+        about |= {"processors": os.cpu_count(), "threads": torch.get_num_threads()}
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({**about, "measured": told}, indent=1, ensure_ascii=False)
+        (RESULTS / f"{names[0]}.json").write_text(text + "\n")
+        print(f"{names[0]}: {json.dumps(told, ensure_ascii=False)}", flush=True)
+        return
+    for name in names or ALL:
+        subprocess.run([sys.executable, __file__, name], check=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,655 @@
+"""Every public entry point against wrong input: an exception names the argument and its value.
+
+A row of ``TABLE`` is a good call and, for each argument, values that must be refused.  A public
+name without a row fails the test, unless ``TAKES_NOTHING_WRONG`` says why it needs none.
+"""
+
+import math
+import re
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+import pfl_lib
+from pfl_lib import (
+    algorithms,
+    attention,
+    data,
+    experiments,
+    explore,
+    faults,
+    formulas,
+    metrics,
+    models,
+    papers,
+    partition,
+    stragglers,
+)
+
+NAN, INF = math.nan, math.inf
+# kinds of wrong values
+POSITIVE = ("a", None, [1], 0, -1, NAN, INF)
+POSITIVE_OR_NONE = ("a", [1], 0, -1, NAN, INF)
+NOT_NEGATIVE = ("a", None, -1, NAN, INF)
+SHARE = ("a", None, -0.1, 1.1, NAN)
+WHOLE = ("a", None, 0, -1, 1.5, NAN, INF, True)
+WHOLE_OR_NONE = ("a", 0, -1, 1.5, NAN)
+FROM_ZERO = ("a", None, -1, 1.5, NAN, INF)
+FEW = ("a", -1, 1.5, NAN)  # none at all is allowed
+COUNTS = (None, "a", -torch.ones(2, 3))
+WORD = ("unknown", None, 3)
+MATRIX = (None, "a", [[1.0]], torch.ones(3), torch.ones(3, 5).long(), torch.ones(0, 5))
+TENSOR = (None, "a", [1.0])
+TYPE = (None, "a", 3)
+
+
+@dataclass
+class Row:
+    """``call(**good)`` works; with any of the ``bad`` values of an argument it is refused.
+
+    The exception speaks of the argument by its name, or by the word in ``says``.
+    """
+
+    call: object
+    good: dict
+    bad: dict
+    says: dict = field(default_factory=dict)
+    by_torch: tuple = ()  # tensors that go straight into an operation: refused in torch's words
+
+
+@cache
+def digits():
+    return data.load("digits")
+
+
+@cache
+def clients():
+    return partition.scarce(partition.iid(digits(), clients=4), samples=6)
+
+
+@cache
+def small():
+    return pfl_lib.Federation(digits(), clients(), "mlp", batch_size=3, device="cpu")
+
+
+def own(name):
+    """A partition or data set with one thing changed."""
+    y, x = digits().y, digits().x
+    negative = y.clone()
+    negative[3] = -1
+    large = y.clone()
+    large[3] = 10
+    return {
+        "negative label": lambda: replace(digits(), y=negative),
+        "label outside": lambda: replace(digits(), y=large),
+        "float label": lambda: replace(digits(), y=y.float()),
+        "float pixels": lambda: replace(digits(), x=x.float()),
+        "too few labels": lambda: replace(digits(), y=y[:-1]),
+        "no samples": lambda: replace(digits(), x=x[:0], y=y[:0]),
+        "unknown kind": lambda: replace(digits(), kind="sound"),
+        "no training": lambda: replace(digits(), n_train=0),
+    }[name]()
+
+
+def cases():
+    method = {"FedAvg": pfl_lib.algorithm("fedavg")}
+    return {"case": experiments.Case(lambda seed: small(), method, 1)}
+
+
+def split(train, test, **other):
+    parts = [[torch.tensor(i, dtype=torch.int64) for i in part] for part in (train, test)]
+    return partition.Partition("mine", *parts, **other)
+
+
+W, w, S = torch.rand(3, 5), torch.rand(5), torch.full((3, 3), 0.3)
+A = attention.negative_exponential(sigma=2.0)
+SHORT = torch.rand(4)
+VECTOR = (*TENSOR, SHORT)
+
+
+def gradient(v):
+    return v * v
+
+
+CALL = (None, 3)
+LATE = {"w_pull": w, "w_next": w, "w_now": w, "w_local": w}
+HYPER = {  # of each algorithm: hyper-parameter, values that must be refused
+    "separate": {},
+    "fedavg": {},
+    "fedavg-2step": {},
+    "fedprox": {"mu": NOT_NEGATIVE},
+    "scaffold": {"lr_server": POSITIVE, "lr": POSITIVE_OR_NONE},
+    "fedavg-ft": {"ft_epochs": FEW},
+    "fedprox-ft": {"ft_epochs": FEW, "mu": NOT_NEGATIVE},
+    "fedavg-c": {"ft_epochs": FEW},
+    "fedprox-c": {"ft_epochs": FEW, "mu": NOT_NEGATIVE},
+    "fedupdate": {"ft_epochs": FEW},
+    "per-fedavg": {"variant": WORD, "lr_inner": ("a", -1, NAN), "lr": POSITIVE_OR_NONE,
+                   "delta": POSITIVE},
+    "pfedme": {"lam": NOT_NEGATIVE, "inner_steps": WHOLE, "lr_personal": POSITIVE,
+               "beta": POSITIVE, "lr": POSITIVE_OR_NONE},
+    "ditto": {"lam": NOT_NEGATIVE, "personal_epochs": WHOLE},
+    "apfl": {"alpha": SHARE, "adapt": WORD, "lr": POSITIVE_OR_NONE},
+    "fedrep": {"head_epochs": WHOLE, "head_steps": WHOLE_OR_NONE, "body_epochs": WHOLE_OR_NONE},
+    "fedamp": {"sigma": POSITIVE, "self_weight": ("a", -0.1, 1.1, NAN), "lam": POSITIVE,
+               "multiple": POSITIVE, "attention": WORD, "grad_factor": (0, 3, "a"),
+               "prox_beta": ("a", None, 0, -1, NAN, (1, 2), (1, 2, 0)), "begin": WORD},
+    "heurfedamp": {"sigma": NOT_NEGATIVE, "self_weight": ("a", -0.1, 1.1, NAN), "begin": WORD,
+                   "prox_beta": ("a", None, 0, -1, NAN, (1, 2))},
+    "fedacs": {},
+    "fedala": {"ala_layers": FROM_ZERO, "ala_percent": ("a", 0, 101, -1, NAN), "ala_lr": POSITIVE,
+               "tol": POSITIVE, "window": WHOLE, "max_epochs": WHOLE},
+    "fedphp": {"mu": SHARE, "lam": SHARE, "expected": WHOLE, "transfer": WORD},
+    "fedfomo": {"validation": ("a", None, 0, 1, -0.1, NAN)},
+    "apple": {"lr_p": POSITIVE, "mu": NOT_NEGATIVE, "horizon": WHOLE, "lr_core": POSITIVE_OR_NONE},
+    "partialfed": {"model_batches": WHOLE, "strategy_batches": FROM_ZERO, "lr_strategy": POSITIVE,
+                   "temperature": POSITIVE, "decay": SHARE},
+    "fedavg-sync": {"stragglers": ("a", -1, 1.5), "local_steps": WHOLE_OR_NONE},
+    "fedavg-async": {"stragglers": ("a", -1, 1.5), "local_steps": WHOLE_OR_NONE},
+    "fedasync": {"stragglers": ("a", -1, 1.5), "local_steps": WHOLE_OR_NONE},
+    "lga": {"stragglers": ("a", -1, 1.5), "local_steps": WHOLE_OR_NONE, "base": WORD, "rule": WORD},
+    "plga": {"stragglers": ("a", -1, 1.5), "local_steps": WHOLE_OR_NONE, "base": WORD,
+             "rule": WORD},
+}  # fmt: skip
+SUBCLASS = {"period": WHOLE, "steps_per_batch": (0, 3, "a"), "stages": (0, 3, "a"),
+            "temperature": POSITIVE, "local_head": ("a", 2)}  # fmt: skip
+HYPER |= {name: SUBCLASS for name in ("spfl-w", "spfl-w-1step")}
+HYPER |= {n: {**SUBCLASS, "rule": WORD, "lr_server": POSITIVE} for n in ("spfl", "spfl-1step")}
+
+TABLE = {
+    # ---- the library's front door
+    "pfl_lib.Federation": Row(
+        pfl_lib.Federation,
+        {"data": digits, "partition": clients},
+        {
+            "data": TYPE,
+            "partition": (
+                *TYPE,
+                lambda: split([[0], []], [[1500], [1501]]),
+                lambda: split([[0], [1]], [[1500], []]),
+                lambda: split([[0, 99999]], [[1500]]),
+                lambda: split([[-1]], [[1500]]),
+                lambda: split([], []),
+                lambda: split([[0]], [[1500]], labels=[torch.tensor([-1])]),
+                lambda: split([[0]], [[1500]], labels=[torch.tensor([10])]),
+            ),
+            "model": ("unknown", None, 3),
+            "lr": POSITIVE,
+            "optimizer": WORD,
+            "batch_size": WHOLE,
+            "epochs": WHOLE,
+            "seed": FROM_ZERO,
+            "init_seed": ("a", -1, 1.5, NAN),
+            "device": ("unknown", 3.5),
+            "dtype": ("float32", torch.int64, None),
+            "engine": WORD,
+        },
+        {"partition": "partition|client|label"},
+    ),
+    "pfl_lib.run": Row(
+        pfl_lib.run,
+        {"algorithm": lambda: pfl_lib.algorithm("fedavg"), "fed": small, "rounds": 1,
+         "progress": False},
+        {
+            "algorithm": ("fedavg", None, 3),
+            "fed": TYPE,
+            "rounds": WHOLE,
+            "participation": (*SHARE, 0),
+            "evaluate_every": WHOLE,
+            "checkpoint": (3, ["a"]),
+            "checkpoint_every": WHOLE,
+            "broken": WORD,
+        },
+    ),
+    "pfl_lib.algorithm": Row(pfl_lib.algorithm, {"name": "fedavg"}, {"name": ("fedavgg", None, 3)}),
+    "pfl_lib.compare": Row(
+        lambda name: pfl_lib.compare(name), {"name": "fedavg"}, {"name": ("fedavgg", 3)}
+    ),
+    "pfl_lib.example": Row(
+        pfl_lib.example, {}, {"model": ("unknown", None, 3), "lr": POSITIVE, "engine": WORD}
+    ),
+    "pfl_lib.Work": Row(
+        pfl_lib.Work,
+        {"rows": {"w": W}},
+        {
+            "rows": ({}, {"v": W}),
+            "step": WORD,
+            "repeats": WHOLE,
+            "group": WHOLE,
+            "noise": FROM_ZERO,
+            "share": ("a", None, 0, 1.5, -1, NAN),
+            "epochs": FEW,
+            "steps": FEW,
+            "lr": ("a", [1], -1, NAN, INF),
+            "optimizer": ("unknown", 3),
+            "batch_size": WHOLE_OR_NONE,
+        },
+    ),
+    "pfl_lib.History": Row(
+        lambda path: pfl_lib.History.load(path),
+        {"path": "good"},
+        {"path": ("missing.json", "not json", "[1]", '{"label": 3, "nothing": 4}')},
+        {"path": "json|History"},
+    ),
+    "Federation.train": Row(
+        lambda start, who: small().train(start, who),
+        {"start": lambda: small().initial(), "who": lambda: small().everyone},
+        {
+            "start": (torch.ones(4, 3), torch.ones(3, 3), None, "a"),
+            "who": (torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 2, 4]),
+                    torch.tensor([-1, 0, 1, 2]),
+                    torch.tensor([0, 1]), torch.tensor([0.5, 1, 2, 3]), "abcd"),
+        },
+        {"start": "start|rows|models", "who": "who"},
+    ),
+    "Federation.evaluate": Row(
+        lambda w, who, split: small().evaluate(w, who, split),
+        {"w": lambda: small().initial(), "who": lambda: small().everyone, "split": "test"},
+        {
+            "w": (torch.ones(4, 3), None, "a"),
+            "who": (torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 2, 4])),
+            "split": WORD,
+        },
+    ),
+    # ---- data and partitions
+    "data.load": Row(
+        data.load, {"name": "digits"}, {"name": ("digitss", None, 3, "missing.npz"), "words": (3,)},
+        {"words": "option words", "name": "name|missing.npz"},
+    ),
+    "data.Dataset": Row(
+        lambda what: own(what) if what else digits(),
+        {"what": ""},
+        {"what": ("negative label", "label outside", "float label", "float pixels",
+                  "too few labels", "no samples", "unknown kind", "no training")},
+        {"what": "y of|x of|n_train|kind|samples"},
+    ),
+    "partition.Partition": Row(
+        lambda train, **more: partition.Partition("mine", train, [torch.tensor([9])], **more),
+        {"train": [torch.tensor([1])]},
+        {
+            "train": ([torch.tensor([0.5])], [torch.tensor([[1]])], [torch.tensor([1])] * 2, [[1]]),
+            "groups": (torch.tensor([0, 1]),),
+            "labels": ([torch.tensor([1, 2])], [torch.tensor([0.5])]),
+        },
+        {"train": "train"},
+    ),
+    "partition.iid": Row(
+        partition.iid, {"data": digits, "clients": 3},
+        {"data": TYPE, "clients": (*WHOLE, 100_000), "seed": FROM_ZERO},
+    ),
+    "partition.pathological": Row(
+        partition.pathological, {"data": digits, "clients": 5},
+        {"data": TYPE, "clients": (*WHOLE, 100_000, 2), "classes_per_client": (*WHOLE, 11),
+         "seed": FROM_ZERO},
+    ),
+    "partition.grouped": Row(
+        partition.grouped, {"data": digits},
+        {
+            "data": TYPE,
+            "setting": ("unknown", 3),
+            "group_classes": ([[0, 99]], [[]]),
+            "group_clients": (0, -1, 1.5, "a", [1, 2]),
+            "group_sizes": (0, -1, 1.5, "a", 10**6),
+            "share": SHARE,
+            "test_size": (0, -1, 1.5, "a"),
+            "scale": POSITIVE,
+            "over": WORD,
+            "seed": FROM_ZERO,
+        },
+        {"group_classes": "group|class", "group_clients": "group_clients|group",
+         "group_sizes": "group_sizes|needs|needed|samples"},
+    ),
+    "partition.dirichlet": Row(
+        partition.dirichlet, {"data": digits, "clients": 4, "a": 1.0},
+        {"data": TYPE, "clients": (*WHOLE, 100_000), "a": POSITIVE, "form": WORD,
+         "min_size": (*WHOLE, 10**6), "tries": WHOLE, "seed": FROM_ZERO},
+    ),
+    "partition.class_subset": Row(
+        partition.class_subset, {"data": digits},
+        {"data": TYPE, "clients": (*WHOLE, 100_000), "classes_per_client": (*WHOLE, 11),
+         "test_share": (*SHARE, 0, 1), "seed": FROM_ZERO},
+    ),
+    "partition.hold_out": Row(
+        partition.hold_out, {"partition": clients},
+        {"partition": (*TYPE, lambda: split([[0]], [[1500]])), "share": (*SHARE, 0, 1),
+         "seed": FROM_ZERO},
+        {"partition": "partition|hold out"},
+    ),
+    "partition.label_noise": Row(
+        partition.label_noise, {"partition": clients, "data": digits},
+        {"partition": TYPE, "data": TYPE, "client_share": SHARE, "label_share": SHARE,
+         "seed": FROM_ZERO},
+    ),
+    "partition.official_test": Row(
+        partition.official_test, {"partition": clients, "data": digits},
+        {"partition": TYPE, "data": TYPE},
+    ),
+    "partition.scarce": Row(
+        partition.scarce, {"partition": clients, "samples": 2},
+        {"partition": TYPE, "samples": (*WHOLE, 1000), "seed": FROM_ZERO},
+    ),
+    "partition.load": Row(
+        partition.load, {"path": "good"}, {"path": ("missing.npz",)}, {"path": "missing.npz"},
+    ),
+    # ---- models
+    "models.build": Row(
+        models.build, {"model": "mlp", "data": digits},
+        {"model": ("mlpp", None, 3), "data": TYPE, "seed": ("a", -1, 0.5)},
+    ),
+    "models.logistic_regression": Row(
+        models.logistic_regression, {"inputs": 4, "classes": 2}, {"inputs": WHOLE, "classes": WHOLE}
+    ),
+    "models.mlp": Row(
+        models.mlp, {"inputs": 4, "classes": 2},
+        {"inputs": WHOLE, "classes": WHOLE, "hidden": ("a", (0,), (-1,), (1.5,))},
+    ),
+    "models.mcmahan_cnn": Row(
+        models.mcmahan_cnn, {"channels": 1, "size": 28, "classes": 10},
+        {"channels": WHOLE, "size": (*WHOLE, 1), "classes": WHOLE},
+    ),
+    "models.spfl_cnn": Row(
+        models.spfl_cnn, {"channels": 1, "size": 28, "classes": 10},
+        {"channels": WHOLE, "size": (*WHOLE, 1), "classes": WHOLE, "wide": WHOLE},
+    ),
+    "models.resnet18": Row(
+        models.resnet18, {"channels": 3, "classes": 10, "width": 4},
+        {"channels": WHOLE, "classes": WHOLE, "width": WHOLE, "stem": WORD},
+    ),
+    "models.fasttext": Row(
+        models.fasttext, {"vocabulary": 9, "classes": 2},
+        {"vocabulary": WHOLE, "classes": WHOLE, "dim": WHOLE},
+    ),
+    # ---- attention, stragglers, faults
+    **{
+        f"attention.{name}": Row(kind, {"sigma": 1.0}, {"sigma": POSITIVE})
+        for name, kind in attention.KINDS.items()
+    },
+    "attention.by_name": Row(
+        attention.by_name, {"name": "scad", "sigma": 1.0}, {"name": WORD, "sigma": POSITIVE}
+    ),
+    "stragglers.timetable": Row(
+        stragglers.timetable, {"stragglers": "spfl", "clients": 10},
+        {"stragglers": ("unknown", -1, 11, 1.5), "clients": WHOLE},
+        {"stragglers": "stragglers|clients"},
+    ),
+    "faults.Faulty": Row(
+        faults.Faulty, {"fed": small, "clients": [0]},
+        {"clients": ([4], [-1], [0, 0], [0, 1, 2, 3], "a"), "kind": WORD, "of": WORD,
+         "strength": POSITIVE_OR_NONE, "seed": FROM_ZERO},
+    ),
+    "faults.Masked": Row(
+        faults.Masked, {"fed": small}, {"scale": POSITIVE, "seed": FROM_ZERO}
+    ),
+    # ---- metrics
+    "metrics.accuracy_error": Row(
+        metrics.accuracy_error, {"accuracy": 0.5, "samples": 10},
+        {"accuracy": (1.5, -0.1, "a", NAN), "samples": (0, -1, "a")},
+    ),
+    "metrics.effective_classes": Row(
+        metrics.effective_classes, {"counts": torch.ones(2, 3)}, {"counts": COUNTS}
+    ),
+    "metrics.effective_samples": Row(
+        metrics.effective_samples, {"counts": torch.ones(2, 3)}, {"counts": COUNTS}
+    ),
+    "metrics.label_shares": Row(
+        metrics.label_shares, {"counts": torch.ones(2, 3)}, {"counts": COUNTS}
+    ),
+    "metrics.total_variation": Row(
+        metrics.total_variation, {"counts": torch.ones(2, 3)}, {"counts": COUNTS}
+    ),
+    "metrics.effective_clients": Row(
+        metrics.effective_clients, {"sizes": torch.ones(3)}, {"sizes": (None, "a", -torch.ones(3))}
+    ),
+    "metrics.group_recovery": Row(
+        metrics.group_recovery, {"xi": S, "groups": torch.tensor([0, 0, 1])},
+        {"xi": (None, "a", torch.ones(3)), "groups": (None, "a", torch.tensor([0, 1]))},
+        {"groups": "groups|each of 2 clients"},
+    ),
+    "metrics.inside_by_chance": Row(
+        metrics.inside_by_chance, {"groups": torch.tensor([0, 0, 1])}, {"groups": (None, "a")}
+    ),
+    "metrics.majority_accuracy": Row(
+        metrics.majority_accuracy, {"partition": clients, "data": digits},
+        {"partition": TYPE, "data": TYPE},
+    ),
+    "metrics.wilcoxon": Row(
+        metrics.wilcoxon, {"ours": [0.1, 0.2, 0.3], "theirs": [0.2, 0.1, 0.0]},
+        {"ours": ([0.1], [NAN, 0.1, 0.2], None, "a"), "alternative": WORD},
+        {"ours": "ours|pairs"},
+    ),
+    "metrics.win_rate": Row(
+        metrics.win_rate, {"ours": [0.1, 0.2], "theirs": [0.2, 0.1]},
+        {"ours": ([0.1], None, "a")}, {"ours": "ours|pairs"},
+    ),
+    # ---- papers, experiments, explorers
+    "papers.table": Row(
+        papers.table, {"paper": "fedamp", "number": 3}, {"paper": WORD, "number": (99, None, "a")}
+    ),
+    "papers.settings": Row(
+        papers.settings, {"method": "fedamp", "data": "mnist"},
+        {"method": WORD, "paper": ("unknown", 3)},
+    ),
+    "experiments.measure": Row(
+        experiments.measure,
+        {"name": "trial", "scale": "smoke", "cases": cases, "folder": None, "progress": False},
+        {"cases": (None, "a", {"case": None})},
+    ),
+    "experiments.pick": Row(
+        experiments.pick, {"scale": "smoke", "scales": {"smoke": {}}}, {"scale": WORD},
+        {"scale": "SCALE"},
+    ),
+    "experiments.taste": Row(
+        experiments.taste, {"method": lambda: pfl_lib.algorithm("fedavg"), "rounds": 1},
+        {"rounds": WHOLE},
+    ),
+    **{
+        f"explore.{name}": Row(getattr(explore, name), {}, {"unknown_setting": (1,)},
+                               {"unknown_setting": "unknown_setting"})
+        for name in explore.__all__ if name != "Explorer"
+    },
+    # ---- every algorithm's hyper-parameters
+    **{
+        f"algorithm {name}": Row(
+            lambda name=name, **hyper: pfl_lib.algorithm(name, **hyper),
+            {"self_weight": 0.2} if name == "fedamp" else {},
+            {**HYPER[name], "unknown_hyper": (1,)},
+            {"prox_beta": "prox_beta"},
+        )
+        for name in algorithms.names() if name != "fedacs"
+    },
+}  # fmt: skip
+# ---- every formula
+FORMULAS = {
+    "squared_distances": ({"W": W}, {"W": MATRIX}),
+    "cosine_similarities": ({"W": W}, {"W": MATRIX}),
+    "median_sigma": ({"W": W}, {"W": MATRIX, "multiple": POSITIVE}),
+    "fedamp_weights": ({"W": W, "attention": A, "alpha": 0.1},
+                       {"W": MATRIX, "alpha": NOT_NEGATIVE, "grad_factor": (0, "a")}),
+    "mix": ({"weights": S, "W": W}, {"W": TENSOR, "weights": (None, "a", torch.ones(2, 2))}),
+    "attention_weights": ({"W": W, "attention": A, "self_weight": 0.1},
+                          {"W": MATRIX, "self_weight": SHARE}),
+    "heurfedamp_weights": ({"W": W, "sigma": 5.0, "self_weight": 0.1},
+                           {"W": MATRIX, "sigma": NOT_NEGATIVE, "self_weight": SHARE}),
+    "largest_convex_alpha": ({"W": W, "attention": A}, {"W": MATRIX, "grad_factor": (0, "a")}),
+    "safe_alpha": ({"attention": A, "m": 3}, {"m": WHOLE, "grad_factor": (0, "a")}),
+    "fedamp_objective": ({"W": W, "attention": A}, {"W": MATRIX}),
+    "fedamp_gradient": ({"W": W, "attention": A}, {"W": MATRIX}),
+    "proximal_step_quadratic": ({"U": W, "H": w, "c": w, "beta": 0.5}, {"beta": POSITIVE}),
+    "fedacs_threshold": ({"S": S, "p": 0.4}, {"S": (None, "a"), "p": SHARE}),
+    "fedacs_select": ({"S": S, "delta": 0.1}, {"S": (None, "a", W), "negatives": WORD}),
+    "fedacs_weights": ({"W": W, "p": 0.5}, {"W": MATRIX, "p": SHARE, "negatives": WORD}),
+    "fedacs_local": ({"u": w, "grad": w, "lr": 0.1}, {"grad": VECTOR, "lr": POSITIVE}),
+    "sngs": ({"G": W}, {"G": MATRIX, "temperature": POSITIVE, "stages": ([], slice(0, 2))}),
+    "spfl_weights": ({"S": S}, {"rule": WORD}),
+    "spfl_step": ({"W": W, "G": W, "S": S}, {"W": MATRIX, "rule": WORD, "lr": POSITIVE}),
+    "spfl_w_step": ({"W": W, "S": S}, {"W": MATRIX}),
+    "spfl_local_step": ({"w": w, "gradient": gradient, "lr": 0.1},
+                        {"lr": POSITIVE, "rule": WORD, "gradient": CALL}),
+    "straggler_similarity": ({"w_pull": w, "w_next": w, "w_local": w}, {"w_next": VECTOR}),
+    "leap_term": (LATE, {"w_next": VECTOR, "rule": WORD}),
+    "leap": (LATE, {"w_next": VECTOR, "rule": WORD, "base": WORD}),
+    "plga_personal": ({"w_pred": w, "w_now": w, "similarity": torch.rand(())}, {"w_now": VECTOR}),
+    "ala_mix": ({"weights": w, "theta_local": w, "theta_global": w}, {"theta_local": VECTOR}),
+    "ala_step": ({"weights": w, "theta_local": w, "theta_global": w, "grad": w, "lr": 1.0},
+                 {"grad": VECTOR, "lr": POSITIVE}),
+    "weighted_average": ({"W": W}, {"W": MATRIX, "sizes": (torch.ones(2),)}),
+    "fedprox_gradient": ({"grad": w, "w": w, "w_global": w, "mu": 0.1},
+                         {"w": VECTOR, "mu": NOT_NEGATIVE}),
+    "scaffold_gradient": ({"grad": w, "c_local": w, "c_global": w}, {"c_local": VECTOR}),
+    "scaffold_control": ({"c_local": w, "c_global": w, "w_global": w, "w_local": w, "lr": 0.1,
+                          "steps": 5}, {"w_local": VECTOR, "lr": POSITIVE, "steps": POSITIVE}),
+    "scaffold_server": ({"w_global": w, "c_global": w, "w_local": W, "c_old": W, "c_new": W,
+                         "clients": 4}, {"clients": WHOLE, "lr": POSITIVE}),
+    "fedasync_mixing": ({"alpha": 0.6, "staleness": torch.ones(3), "a": 0.5},
+                        {"alpha": SHARE, "a": NOT_NEGATIVE}),
+    "fedasync_update": ({"w_global": w, "w_new": w, "mixing": 0.5}, {"w_new": VECTOR}),
+    "apfl_mix": ({"alpha": 0.5, "v": w, "w": w}, {"w": VECTOR, "alpha": SHARE}),
+    "apfl_step": ({"alpha": torch.tensor(0.5), "v": w, "w": w, "grad_mixed": w, "grad_shared": w,
+                   "lr": 0.1}, {"w": VECTOR, "lr": POSITIVE}),
+    "perfedavg_adapt": ({"w": w, "gradient": gradient, "inner_lr": 0.1},
+                        {"inner_lr": NOT_NEGATIVE, "gradient": CALL}),
+    "perfedavg_step": ({"w": w, "gradient": gradient, "gradient_outer": gradient, "inner_lr": 0.1,
+                        "outer_lr": 0.1},
+                       {"inner_lr": NOT_NEGATIVE, "outer_lr": POSITIVE, "rule": WORD}),
+    "pfedme_inner": ({"w": w, "gradient": gradient, "lam": 1.0, "lr": 0.1, "steps": 2},
+                     {"lam": NOT_NEGATIVE, "lr": POSITIVE, "steps": WHOLE, "gradient": CALL}),
+    "pfedme_local": ({"w": w, "theta": w, "lam": 1.0, "lr": 0.1},
+                     {"theta": VECTOR, "lam": NOT_NEGATIVE, "lr": POSITIVE}),
+    "pfedme_server": ({"w_global": w, "average": w}, {"average": VECTOR, "beta": POSITIVE}),
+    "ditto_gradient": ({"grad": w, "v": w, "w_global": w, "lam": 0.1},
+                       {"v": VECTOR, "lam": NOT_NEGATIVE}),
+    "fedfomo_scores": ({"w": w, "loss": torch.rand(()), "models": W, "losses": torch.rand(3)},
+                       {"models": TENSOR}),
+    "fedfomo_weights": ({"scores": torch.rand(3)}, {"scores": TENSOR}),
+    "fedfomo_update": ({"w": w, "models": W, "weights": torch.rand(3)}, {"models": TENSOR}),
+    "apple_mix": ({"p": torch.rand(3), "core": W}, {"core": TENSOR}),
+    "apple_gradients": ({"grad": w, "p": torch.rand(3), "core": W, "own": 1,
+                         "prior": torch.rand(3), "mu": 0.1, "schedule": 1.0},
+                        {"core": TENSOR, "mu": NOT_NEGATIVE}),
+    "apple_schedule": ({"round": 3, "horizon": 10}, {"horizon": ("a", None, 0, -1, NAN)}),
+    "fedphp_momentum": ({"mu": 0.9, "taken": torch.ones(3), "expected": 10},
+                        {"mu": SHARE, "expected": ("a", None, 0, -1, NAN)}),
+    "fedphp_update": ({"inherited": w, "w": w, "momentum": 0.5}, {"w": VECTOR}),
+    "partialfed_temperature": ({"step": 3}, {"start": POSITIVE, "decay": SHARE}),
+    "gumbel_softmax": ({"logits": torch.rand(4, 2), "uniform": torch.rand(4, 2),
+                        "temperature": 0.5}, {"uniform": TENSOR, "temperature": POSITIVE}),
+    "partialfed_mix": ({"use_global": torch.ones(2), "w_local": w, "w_global": w,
+                        "stages": [slice(0, 2), slice(2, 5)]},
+                       {"w_global": VECTOR, "stages": ([], slice(0, 2))}),
+}  # fmt: skip
+
+
+def tensors_of(good):
+    return tuple(k for k, v in good.items() if isinstance(v, torch.Tensor) or v is gradient)
+
+
+TABLE |= {
+    f"formulas.{name}": Row(getattr(formulas, name), good, bad, by_torch=tensors_of(good))
+    for name, (good, bad) in FORMULAS.items()
+}
+TRIED = sum(len(values) for row in TABLE.values() for values in row.bad.values())
+
+
+def made(value):
+    """Good values and some bad ones are made when they are needed."""
+    ready = value is gradient or isinstance(value, type) or not callable(value)
+    return value if ready or isinstance(value, attention.Attention) else value()
+
+
+@pytest.fixture(autouse=True)
+def somewhere(tmp_path, monkeypatch):
+    """A folder of one's own, with good files in it."""
+    monkeypatch.chdir(tmp_path)
+
+
+def call(name, changes):
+    row = TABLE[name]
+    arguments = {key: made(value) for key, value in {**row.good, **changes}.items()}
+    if name == "pfl_lib.History":
+        return _history(arguments["path"])
+    if name == "partition.load" and arguments["path"] == "good":
+        clients().save("good")
+    return row.call(**arguments)
+
+
+def _history(content):
+    if content == "missing.json":
+        return pfl_lib.History.load(content)
+    if content == "good":
+        pfl_lib.History("a", "b", {}).save("file.json")
+    else:
+        Path("file.json").write_text(content)
+    return pfl_lib.History.load("file.json")
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_good_call_works(name):
+    call(name, {})
+
+
+def complaint(name, argument, value):
+    """What is wrong with how this value is refused, or "" if nothing is."""
+    try:
+        call(name, {argument: value})
+    except (ValueError, TypeError, FileNotFoundError) as error:
+        wanted = TABLE[name].says.get(argument, argument)
+        if re.search(wanted, str(error)):
+            return ""
+        if argument in TABLE[name].by_torch:
+            return ""
+        return f"does not name it: {error}"
+    except Exception as error:
+        if argument in TABLE[name].by_torch:
+            return ""
+        return f"{type(error).__name__}: {error}"
+    return "was taken"
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_wrong_input_is_refused_by_name(name):
+    found = {
+        f"{argument}={value!r}": complaint(name, argument, value)
+        for argument, values in TABLE[name].bad.items()
+        for value in values
+    }
+    assert {value: words for value, words in found.items() if words} == {}
+
+
+def public():
+    """Every public name that can be called, as rows are named."""
+    found = {f"pfl_lib.{n}" for n in pfl_lib.__all__}
+    found |= {f"formulas.{n}" for n in formulas.__all__}
+    found |= {f"attention.{n}" for n in (*attention.KINDS, "by_name")}
+    found |= {f"explore.{n}" for n in explore.__all__}
+    found |= {f"algorithm {n}" for n in algorithms.names()}
+    found |= {"stragglers.timetable", "faults.Faulty", "faults.Masked"}
+    for module in (data, partition, metrics, papers, experiments):
+        found |= {f"{module.__name__.removeprefix('pfl_lib.')}.{n}" for n in module.__all__}
+    found |= {f"models.{n}" for n in (*models.names(), "build")}
+    return found
+
+
+NO_ROW = {  # public, and why there is nothing to refuse
+    **{f"pfl_lib.{n}": "a module" for n in ("algorithms", "attention", "data", "explore",
+       "formulas", "metrics", "models", "papers", "partition", "plots", "theory")},
+    "pfl_lib.__version__": "a word",
+    "pfl_lib.Prox": "two tensors; Federation.train looks at them",
+    "pfl_lib.local_step": "a decorator",
+    "algorithm fedacs": "see tests/test_algorithms_similarity.py",
+    "explore.Explorer": "the base class",
+    **{n: "takes nothing" for n in ("data.names", "papers.names", "papers.tables",
+       "experiments.home", "experiments.stored")},
+    **{f"papers.{n}": "what papers.table and papers.settings give" for n in ("PAPERS", "Cell",
+       "Schedule", "Settings", "Table")},
+    **{n: "what metrics or experiments give" for n in ("metrics.Wilcoxon", "metrics.text_table",
+       "experiments.Results", "experiments.Case", "experiments.round_work",
+       "experiments.table")},
+}  # fmt: skip
+
+
+def test_every_public_name_has_a_row():
+    assert sorted(public() - set(TABLE) - set(NO_ROW)) == []
+    assert sorted(set(NO_ROW) - public()) == [] and TRIED > 1500

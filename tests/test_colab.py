@@ -1,0 +1,80 @@
+"""Notebooks run alone, as on Colab, and the wheel installs on a bare machine.
+
+All notebooks: `make colab`. Here a few, for time.
+"""
+
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import colab
+import nbformat
+import notebooks as tool
+import pytest
+from nbclient.exceptions import CellExecutionError
+
+import pfl_lib
+
+FEW = ("explorers", "fedacs", "own_leap")  # a page, one of the reference, an experiment
+
+
+def test_setup_cell_lets_pip_resolve_nothing_that_needs_torch_or_numpy():
+    lines = [line.strip() for line in tool.SETUP.splitlines() if "%pip" in line]
+    resolved = " ".join(line for line in lines if "--no-deps" not in line)
+    assert set(resolved.split()) & {"torch", "torchvision", "numpy", "pfl_lib", "mlxtend"} == set()
+    assert "http" not in tool.SETUP
+
+
+def test_no_notebook_asks_for_a_device():
+    """So that a GPU is used where there is one."""
+    for path in tool.all_notebooks():
+        text = "\n".join(cell.source for cell in tool.code_cells(nbformat.read(path, 4)))
+        assert "device=" not in text and '"cpu"' not in text, path.name
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """The bare environment and the folder of wheels."""
+    return colab.environment(), colab.wheels(tmp_path_factory.mktemp("wheels"))
+
+
+@pytest.mark.notebooks
+def test_a_few_notebooks_run_alone(bare):
+    paths = [path for path in tool.all_notebooks() if path.stem in FEW]
+    with ThreadPoolExecutor(2) as pool:
+        run = partial(colab.run_alone, bare=bare[0], wheelhouse=bare[1])
+        assert len(list(pool.map(run, paths))) == len(FEW)
+
+
+@pytest.mark.notebooks
+def test_a_setup_cell_that_touches_numpy_is_caught(bare, tmp_path):
+    bad = nbformat.v4.new_notebook(cells=[tool.setup_cell()])
+    bad.cells[0].source += "\n    %pip install -q --upgrade numpy"
+    nbformat.write(bad, tmp_path / "bad.ipynb")
+    with pytest.raises(CellExecutionError):
+        colab.run_alone(tmp_path / "bad.ipynb", *bare)
+
+
+TRY = """
+import pathlib, pfl_lib
+from pfl_lib import explore, papers
+history = pfl_lib.run(pfl_lib.algorithm("separate"), pfl_lib.example(), 2, progress=False)
+assert history.last > 0.2
+assert "<script" in explore.FedAMPPlane()._repr_html_()
+assert papers.table("fedamp", 3).rows
+print(pfl_lib.__version__, pathlib.Path(pfl_lib.__file__).parents[1])
+"""
+
+
+@pytest.mark.notebooks
+def test_the_wheel_installs_and_works_on_a_bare_machine(bare, tmp_path):
+    """Its requirements are met by the small packages beside it, and nothing else is touched."""
+    python = colab.machine(bare[0], tmp_path / "machine")
+    pip = [str(python), "-m", "pip", "install", "-q", "--no-index", "-f", str(bare[1])]
+    subprocess.run([*pip, "pfl_lib"], check=True)
+    done = subprocess.run(
+        [str(python), "-c", TRY], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    version, where = done.stdout.split()
+    assert version == pfl_lib.__version__
+    assert str(tmp_path) in where

@@ -1,0 +1,373 @@
+"""Over a network: parcels, remote clients, dropped ones; and, where Flower is installed, Flower.
+
+Everything but the last section runs without Flower: `InProcess` carries the same parcels.
+"""
+
+import importlib.util
+import io
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as st_numpy
+
+import pfl_lib
+from pfl_lib import algorithms
+from pfl_lib.flower import (
+    ClientsLost,
+    InProcess,
+    LocalNetwork,
+    OneClient,
+    Parcel,
+    Plan,
+    RemoteFederation,
+    in_process,
+)
+from pfl_lib.flower.messages import HEADER, decode, encode, pack_rows, pack_work, unpack_work
+from pfl_lib.training import Work
+
+HYPER = {
+    "fedamp": {"self_weight": 0.2},
+    "fedala": {"window": 2, "max_epochs": 4},
+}
+PLAN = Plan(
+    "digits",
+    {
+        "name": "grouped",
+        "group_classes": [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]],
+        "group_clients": 2,
+        "group_sizes": 30,
+        "test_size": 20,
+    },
+    "mlp",
+    {"lr": 0.05, "batch_size": 10, "engine": "loop"},
+)
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return PLAN.parts()
+
+
+def client(parts, number, **training):
+    data, dealt = parts
+    own = (data, dealt.train[number], dealt.test[number])
+    return OneClient(number, dealt.m, *own, model=PLAN.model, **(PLAN.training | training))
+
+
+def remote():
+    return RemoteFederation(in_process(PLAN.federation()), PLAN.model, clients=4, **PLAN.training)
+
+
+def method(name):
+    return pfl_lib.algorithm(name, **HYPER.get(name, {}))
+
+
+# --------------------------------------------------------------------------------- the same numbers
+@pytest.mark.parametrize("name", algorithms.names())
+def test_every_algorithm_computes_the_same_bits_as_in_one_process(parts, name):
+    share = {"participation": 0.75} if method(name).partial else {}
+    how = {"rounds": 3, "evaluate_every": 3, "progress": False, **share}
+    here = pfl_lib.run(method(name), PLAN.federation(), **how)
+    far = pfl_lib.run(method(name), remote(), **how)
+    assert set(here.state) == set(far.state)
+    for tensor in here.state:
+        assert torch.equal(here.state[tensor], far.state[tensor]), tensor
+    assert here.accuracy == far.accuracy and here.loss == far.loss and here.also == far.also
+
+
+def test_the_server_knows_sizes_and_shapes_but_no_sample(parts):
+    far, near = remote(), PLAN.federation()
+    assert torch.equal(far.sizes, near.sizes) and torch.equal(far.initial(), near.initial())
+    assert (far.m, far.d, far.layers) == (near.m, near.d, near.layers)
+    assert len(far.data) == 1 and not far.data.x.any()
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedamp", "heurfedamp", "fedacs"])
+def test_the_wire_carries_what_the_table_counts(parts, name):
+    """One model down and one up a client; besides, .npy headers and FedAMP's one number."""
+    far = remote()
+    history = pfl_lib.run(method(name), far, 2, evaluate_every=2, progress=False)
+    sent = sum(t["down"] + t["up"] for t in far.traffic if t["kind"] == "train")
+    arrays = 2 * 4 * (3 if "amp" in name else 2)  # rounds × clients × arrays
+    numbers = 2 * 4 * 4 if "amp" in name else 0
+    assert sent == 4 * history.sent[-1] + arrays * HEADER + numbers
+
+
+# ------------------------------------------------------------------------------------ lost and back
+def by_hand(algorithm, who):
+    fed = PLAN.federation()
+    state = algorithm.start(fed.at(0))
+    for k, clients in enumerate(who):
+        state = algorithm.round(state, fed.at(k), torch.tensor(clients))
+    return state
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedamp", "heurfedamp", "fedacs", "fedala"])
+def test_a_client_that_dies_in_a_round_is_a_client_that_stayed_away(parts, name):
+    far = remote()
+    post, ask, trips = far.post, far.post.ask, []
+
+    def dies_in_round_1(kind, parcels):
+        trips.append((kind, sorted(parcels)))
+        k = next(iter(parcels.values())).words.get("round")
+        if kind == "train":
+            post.silent = {2} if k == 1 else set()
+        return ask(kind, parcels)
+
+    post.ask = dies_in_round_1
+    history = pfl_lib.run(method(name), far, 4, evaluate_every=4, broken="drop", progress=False)
+    expected = by_hand(method(name), [[0, 1, 2, 3], [0, 1, 3], [0, 1, 3], [0, 1, 2, 3]])
+    # in round 2 it is back, but the look at the beginning of the round still found it silent
+    for tensor in expected:
+        assert torch.equal(expected[tensor], history.state[tensor]), tensor
+    lost = [(e["round"], e["client"], e["what"], e["then"]) for e in history.broken]
+    assert lost == [(2, 2, "no answer", "dropped"), (3, 2, "no answer", "dropped")]
+
+
+def test_a_repeated_round_asks_again_only_for_other_work(parts):
+    """FedAMP's messages stay as they are; FedACS mixes among those present, so its change."""
+    asked = {}
+    for name in ("fedamp", "fedacs"):
+        far = remote()
+        state = pfl_lib.run(method(name), far, 2, evaluate_every=2, progress=False).state
+        here = far.at(2)
+        far.post.silent = {3}
+        far.traffic.clear()
+        with pytest.raises(ClientsLost):
+            method(name).round(state, here, far.everyone)
+        method(name).round(state, here, torch.tensor([0, 1, 2]))
+        asked[name] = [t["clients"] for t in far.traffic]
+    assert asked == {"fedamp": [[0, 1, 2, 3]], "fedacs": [[0, 1, 2, 3], [0, 1, 2]]}
+
+
+def test_absent_clients_are_not_measured(parts):
+    far = remote()
+    far.post.silent = {1}
+    far.at(0)
+    accuracy, loss = far.evaluate(far.initial())
+    assert accuracy.isnan().tolist() == loss.isnan().tolist() == [False, True, False, False]
+
+
+def test_a_lost_client_stops_a_run_that_was_not_told_to_go_on(parts):
+    far = remote()
+    far.post.silent = {1}
+    with pytest.raises(FloatingPointError, match=r"client 1: not connected.*broken=\"drop\""):
+        pfl_lib.run(method("fedavg"), far, 1, progress=False)
+
+
+# ------------------------------------------------------------------------------ refused at the door
+def test_too_few_clients(parts):
+    post = InProcess([client(parts, i) for i in (0, 3)])
+    with pytest.raises(ConnectionError, match=r"2 of 4 clients said hello.*missing: 1, 2"):
+        RemoteFederation(post, PLAN.model, clients=4, wait=0.1, **PLAN.training)
+
+
+def test_other_settings_than_the_servers(parts):
+    post = InProcess([client(parts, i, lr=0.05 + (i == 2)) for i in range(4)])
+    with pytest.raises(ValueError, match="client 2 has another model or other training settings"):
+        RemoteFederation(post, PLAN.model, clients=4, **PLAN.training)
+
+
+def test_data_of_another_form(parts):
+    post = InProcess([client(parts, i) for i in range(4)])
+    post.clients[3].hello = lambda: {**OneClient.hello(post.clients[0]), "classes": 7}
+    with pytest.raises(ValueError, match="client 3 says classes = 7 and client 0 10"):
+        RemoteFederation(post, PLAN.model, clients=4, **PLAN.training)
+
+
+@pytest.mark.parametrize("claim", [None, 0, True, "60", 10**12])
+def test_samples_that_nobody_has(claim):
+    post = in_process(PLAN.federation())
+    told = post.clients[2].hello()
+    post.clients[2].hello = lambda: told | {"samples": claim}
+    with pytest.raises(ValueError, match="samples of client 2 must be a whole number"):
+        RemoteFederation(post, PLAN.model, clients=4, **PLAN.training)
+
+
+def test_a_number_that_is_no_client(parts):
+    data, dealt = parts
+    with pytest.raises(ValueError, match=r"number must lie in 0\.\.3, the clients; got 4"):
+        OneClient(4, 4, data, dealt.train[0], dealt.test[0], model=PLAN.model)
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        ({"partition": {"clients": 3}}, "partition must be"),
+        ({"partition": {"name": "grupped"}}, "Did you mean 'grouped'"),
+        ({"runs": [{"algorithm": "fedamb", "rounds": 1}]}, "Did you mean 'fedamp'"),
+        ({"runs": [{"algorithm": "fedavg", "rounds": 0}]}, "rounds must be a whole number"),
+        ({"timeout": -1}, "timeout must be a positive"),
+    ],
+)
+def test_a_plan_that_cannot_work(wrong, said):
+    given = {"data": "digits", "partition": {"name": "iid", "clients": 3}, "model": "mlp"}
+    with pytest.raises(ValueError, match=said):
+        Plan(**(given | wrong))
+
+
+def test_flower_is_missed_in_plain_words(monkeypatch):
+    for name in ("flwr", "flwr.app"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "pfl_lib.flower.apps", raising=False)
+    with pytest.raises(ImportError, match=r"pip install 'pfl_lib\[flower\]'"):
+        importlib.import_module("pfl_lib.flower.apps")
+
+
+def test_no_network_without_flower(monkeypatch, tmp_path):
+    monkeypatch.setattr("pfl_lib.flower.local.BIN", tmp_path)
+    with pytest.raises(ImportError, match=r"pip install 'pfl_lib\[flower\]'"):
+        LocalNetwork(2).__enter__()
+
+
+# ------------------------------------------------------------------------------------------ parcels
+PLAIN = st.sampled_from([np.float32, np.float64, np.int64, np.bool_])
+
+
+@given(st_numpy.arrays(PLAIN, st_numpy.array_shapes(min_dims=0, max_dims=3, min_side=0)))
+def test_arrays_come_back_bit_for_bit(array):
+    back = decode("a", encode(torch.from_numpy(array)), most=array.size).numpy()
+    assert back.dtype == array.dtype and back.shape == array.shape
+    assert back.tobytes() == array.tobytes()  # NaN, −0 and infinity included
+
+
+def npy(array, **how):
+    file = io.BytesIO()
+    np.save(file, array, **how)
+    return file.getvalue()
+
+
+FINE = np.arange(6, dtype=np.float32)
+BAD = {
+    "a pickle": npy(np.array([{"a": 1}], dtype=object), allow_pickle=True),
+    "big-endian": npy(FINE.astype(">f4")),
+    "half precision": npy(FINE.astype(np.float16)),
+    "text": npy(np.array(["a"])),
+    "records": npy(np.zeros(2, dtype=[("a", "f4")])),
+    "Fortran order": npy(np.asfortranarray(FINE.reshape(2, 3))),
+    "cut short": npy(FINE)[:-1],
+    "something behind": npy(FINE) + b"\0",
+    "too many": npy(np.zeros(7, dtype=np.float32)),
+    "a lie about its size": npy(FINE).replace(b"(6,)", b"(5,)"),
+    "a negative size": npy(FINE).replace(b"(6,)", b"(-6,)"),
+    "code in the header": npy(FINE).replace(b"(6,)", b"f()"),
+    "no array": b"\x80\x04\x95",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("data", BAD.values(), ids=BAD)
+def test_what_is_no_plain_array_is_refused(data):
+    with pytest.raises(ValueError, match="array 'w'"):
+        decode("w", data, most=6)
+
+
+def test_an_array_of_another_shape_or_type_is_refused():
+    with pytest.raises(ValueError, match=r"must have shape \(3,\), got \(6,\)"):
+        decode("w", npy(FINE), most=6, shape=(3,))
+    with pytest.raises(ValueError, match=r"must be torch\.float64, got torch\.float32"):
+        decode("w", npy(FINE), most=6, dtype=torch.float64)
+
+
+def some_work(**how):
+    rows = {"w": torch.arange(6.0).view(2, 3), "centre": torch.arange(6.0).view(2, 3)}
+    rows["strength"] = torch.tensor([0.5, 0.5])
+    return Work(rows, shared={"mask": torch.ones(3)}, numbers={"a": 0.1}, epochs=2, tag="x", **how)
+
+
+def test_work_comes_back_as_it_was_and_equal_arrays_travel_once():
+    parcel = pack_work(some_work(), 1, round_=7)
+    assert set(parcel.arrays) == {"rows.w", "rows.strength", "shared.mask"}
+    work, round_, part = unpack_work(parcel, 3, torch.float32, most=10, samples=5)
+    assert (round_, part) == (7, None)
+    assert torch.equal(work.rows["centre"], torch.tensor([[3.0, 4.0, 5.0]]))
+    assert torch.equal(work.rows["strength"], torch.tensor([0.5]))
+    assert torch.equal(work.shared["mask"], torch.ones(3)) and work.numbers == {"a": 0.1}
+    assert (work.step, work.epochs, work.steps, work.tag) == ("descend", 2, None, "x")
+    assert work.moves == ("w",)
+
+
+def test_only_rows_that_changed_come_back():
+    parcel = pack_work(some_work(), 0, round_=0)
+    work, *_ = unpack_work(parcel, 3, torch.float32, most=10, samples=5)
+    reply = pack_rows(parcel, {**work.rows, "w": work.rows["w"] + 1})
+    assert set(reply.arrays) == {"rows.w"}
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        ({"words": {"round": -1}}, "round must be"),
+        ({"words": {"round": 0, "evil": 1}}, "a work has no 'evil'"),
+        ({"words": {"round": 0, "step": "os.system"}}, "step must be one of"),
+        ({"words": {"round": 0, "same.rows.centre": "rows.z"}}, "must be the same as an array"),
+        ({"words": {"round": 0, "number.a": "1"}}, "number.a must be a number"),
+        ({"arrays": {"rows.w": npy(FINE[:4])}}, "the model must be 6 numbers"),
+        ({"arrays": {"rows.w": npy(FINE.astype(np.float64))}}, "the model must be 6 numbers"),
+        ({"arrays": {}}, "the model must be 6 numbers"),
+        ({"arrays": {"w": npy(FINE)}}, "arrays must be called"),
+        ({"arrays": {"rows.w": npy(FINE), "part": npy(np.array([5]))}}, "part must hold positions"),
+    ],
+)
+def test_work_that_a_client_refuses(change, said):
+    fine = {"arrays": {"rows.w": npy(FINE)}, "words": {"round": 0}}
+    with pytest.raises(ValueError, match=said):
+        unpack_work(Parcel(**(fine | change)), 6, torch.float32, most=6, samples=5)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Parcel({"rows.w": npy(FINE)}),
+        Parcel({"rows.other": npy(FINE)}),
+        Parcel({"w": b"\x80\x04\x95"}),
+    ],
+    ids=["another size", "another name", "a pickle"],
+)
+def test_a_reply_that_the_server_refuses_counts_as_none(parts, reply):
+    far = remote()
+    ask = far.post.ask
+    far.post.ask = lambda kind, parcels: {**ask(kind, parcels), 1: reply}
+    with pytest.raises(ClientsLost, match="client 1: its reply was refused"):
+        far.train(far.initial(), far.everyone)
+
+
+# -------------------------------------------------------------------------------------- with Flower
+flower = pytest.mark.skipif(
+    importlib.util.find_spec("flwr") is None, reason="Flower lives in .venv-flower: `make flower`"
+)
+
+
+@flower
+def test_parcels_become_records_and_back():
+    from pfl_lib.flower.apps import from_records, to_records
+
+    parcel = pack_work(some_work(), 0, round_=3)
+    assert from_records(to_records(parcel)) == parcel
+
+
+@flower
+def test_records_in_another_form_are_refused():
+    from flwr.app import Array, ArrayRecord, RecordDict
+
+    from pfl_lib.flower.apps import from_records
+
+    other = Array("float32", (1,), "pickle", b"\x80\x04\x95")
+    with pytest.raises(ValueError, match="must be a plain NumPy array, got 'pickle'"):
+        from_records(RecordDict({"arrays": ArrayRecord({"w": other})}))
+
+
+@flower
+def test_two_real_processes_agree_with_run(tmp_path):
+    two = {"name": "iid", "clients": 2}
+    runs = ({"algorithm": "fedamp", "rounds": 1, "self_weight": 0.2},)
+    plan = Plan("digits", two, "logistic_regression", PLAN.training, runs, timeout=300.0, wait=400)
+    with LocalNetwork(2) as network:
+        record = network.wait(network.submit(plan, tmp_path), tmp_path)
+    here = pfl_lib.run(plan.method(runs[0]), plan.federation(), 1, progress=False)
+    assert here.accuracy == record["runs"][0]["history"]["accuracy"]
+    assert network.forced == []

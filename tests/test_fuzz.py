@@ -1,0 +1,99 @@
+"""Files that mean harm: refused by name, quickly, in bounded memory, and nothing in them is run."""
+
+import io
+import json
+import os
+import struct
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from pfl_lib import data
+from pfl_lib.data import cifar
+
+HERE = Path(__file__).parent
+
+
+def fuzzing(*arguments, code=None):
+    command = [sys.executable, *(["-c", code] if code else ["fuzzing.py"]), *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        command, cwd=HERE, env=environment, capture_output=True, text=True, timeout=600
+    )
+
+
+def test_readers_read_or_refuse_and_do_nothing_else():
+    """`make soak` tries ten times as many."""
+    done = fuzzing("300")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for reader, told in json.loads(done.stdout.splitlines()[-1]).items():
+        assert told["tried"] >= 300 and told["read"] > 0 and told["refused"] > 100, reader
+
+
+@pytest.mark.parametrize("reader", ["pickle.loads(path.read_bytes())", "print(open(__file__))"])
+def test_the_watch_sees_a_reader_that_runs_what_it_reads(reader, tmp_path):
+    code = (
+        "import pickle, sys, fuzzing\n"
+        "__file__ = 'fuzzing.py'\n"
+        f"fuzzing.READ['pickle'] = lambda path: {reader}\n"
+        "sys.addaudithook(fuzzing.watch)\n"
+        "from pathlib import Path\n"
+        "told = {'tried': 0, 'read': 0, 'refused': 0, 'slowest': 0}\n"
+        "raw = b\"cos\\nsystem\\n(S'true'\\ntR.\"\n"
+        "fuzzing.attempt('pickle', Path(sys.argv[1]), told, raw)"
+    )
+    done = fuzzing(tmp_path / "file", code=code)
+    assert done.returncode == 3 and "harm" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_memory_is_really_bounded():
+    code = "import fuzzing; fuzzing.bounded(); bytearray(fuzzing.MEMORY + 10**8)"
+    assert "MemoryError" in fuzzing(code=code).stderr
+
+
+def test_a_pickle_cannot_make_python_fill_the_memory():
+    """Python's own reader would make a table of 2,000,000,000 places for this one."""
+    raw = b"\x80\x02]r" + struct.pack("<I", 2_000_000_000) + b"."
+    with pytest.raises(ValueError, match="numbers its parts up to 2,000,000,000"):
+        cifar.plain_unpickle(raw, "file")
+
+
+def archive(folder, *members):
+    with tarfile.open(folder / "cifar-10-python.tar.gz", "w:gz") as tar:
+        for name, content in members:
+            member = tarfile.TarInfo(name)
+            if isinstance(content, str):
+                member.type, member.linkname = tarfile.SYMTYPE, content
+                tar.addfile(member)
+            else:
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+
+
+def test_an_archive_is_read_where_it_is_and_writes_nothing(tmp_path, monkeypatch):
+    """Members that point outside, and links that lead out or round in circles."""
+    monkeypatch.setenv("PFL_CACHE", str(tmp_path / "cache"))
+    inside, outside = tmp_path / "in", tmp_path / "secret"
+    inside.mkdir()
+    outside.write_bytes(b"secret")
+    first = "cifar-10-batches-py/data_batch_1"
+    for members in (
+        [("../ran", b"x"), (str(tmp_path / "ran"), b"x")],
+        [(first, str(outside))],
+        [(first, "../../secret")],
+        [(first, "data_batch_1")],
+    ):
+        archive(inside, *members)
+        with pytest.raises(ValueError, match="damaged, or not the official archive"):
+            data.load("cifar10", root=inside, download=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "secret"]
+
+
+def test_a_member_of_an_archive_may_not_be_longer_than_the_official_ones(tmp_path, monkeypatch):
+    monkeypatch.setattr(cifar, "_AT_MOST", 1000)
+    archive(tmp_path, ("cifar-10-batches-py/data_batch_1", bytes(1001)))
+    with pytest.raises(ValueError, match="longer than 1,000 bytes"):
+        data.load("cifar10", root=tmp_path, download=False)

@@ -1,0 +1,151 @@
+"""Read the chapters: their parts, exercises and labelled equations, straight from the notebooks."""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nbformat
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+NUMBERED = re.compile(r"notebooks/\d\d_\w+$")
+MARK = re.compile(r"^`{3,}\{(exercise|solution)-(start|end)\}\s*(\S*)$")
+EQUATION = re.compile(
+    r"^\$\$\n((?:(?!\$\$).)*?)\n\$\$ \((eq-[a-z0-9-]+)\)$", re.DOTALL | re.MULTILINE
+)
+
+
+@dataclass
+class Exercise:
+    label: str
+    text: str
+    solution: list = field(default_factory=list)  # cells, as they stand in the chapter
+
+    @property
+    def kind(self):
+        """derive, code or extend: the first word of the exercise."""
+        found = re.match(r"\*\*\[(\w+)\]\*\*", self.text)
+        return found.group(1) if found else None
+
+
+def parts():
+    """The parts of the book that hold chapters: {caption: [page, ...]}, in order.
+
+    A part with a numbered chapter is one; all its notebooks are chapters, numbered or not.
+    """
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    found = {}
+    for part in toc["parts"]:
+        pages = [chapter["file"] for chapter in part["chapters"]]
+        if any(map(NUMBERED.match, pages)):
+            found[part["caption"]] = [page for page in pages if page.startswith("notebooks/")]
+    return found
+
+
+def chapters():
+    """The paths of all chapters, in the order of the book."""
+    return [ROOT / f"{page}.ipynb" for pages in parts().values() for page in pages]
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def title(notebook):
+    return notebook.cells[0].source.splitlines()[0].removeprefix("# ")
+
+
+def split(notebook):
+    """The chapter's cells before its exercises, and its exercises with their solutions.
+
+    A markdown cell usually ends one solution and begins the next exercise, so cells are taken
+    apart at the marks of sphinx-exercise.
+    """
+    before, exercises, state, words = [], [], "before", []
+
+    def put():
+        """The words gathered so far go where the state says."""
+        text = "\n".join(words).strip()
+        words.clear()
+        if not text:
+            return
+        if state == "before":
+            before.append(nbformat.v4.new_markdown_cell(text))
+        elif state == "exercise":
+            exercises[-1].text += text
+        elif state == "solution":
+            exercises[-1].solution.append(nbformat.v4.new_markdown_cell(text))
+
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            if state == "before":
+                before.append(cell)
+            elif state == "solution":
+                exercises[-1].solution.append(cell)
+            else:
+                raise ValueError(f"a code cell among the exercises has no owner: {cell.source!r}")
+            continue
+        lines = iter(cell.source.splitlines())
+        for line in lines:
+            mark = MARK.match(line)
+            if line == "## Exercises":
+                put()
+                state = "between"
+            elif not mark:
+                words.append(line)
+            else:
+                put()
+                what, edge, label = mark.groups()
+                options = _until_fence(lines)
+                if edge == "end":
+                    state = "between"
+                elif what == "exercise":
+                    exercises.append(Exercise(options["label"], ""))
+                    state = "exercise"
+                elif label != exercises[-1].label:
+                    raise ValueError(f"the solution of {label} follows {exercises[-1].label}")
+                else:
+                    state = "solution"
+        put()
+    return before, exercises
+
+
+def _until_fence(lines):
+    """The options of a directive, up to the fence that closes its first line."""
+    options = {}
+    for line in lines:
+        if line.startswith("```"):
+            return options
+        name, _, value = line.strip(":").partition(":")
+        options[name] = value.strip()
+    raise ValueError("a mark of an exercise is not closed")
+
+
+def pages():
+    """The paths of all pages of the book: the chapters first, in order."""
+    rest = sorted((ROOT / "notebooks").rglob("*.ipynb")) + sorted((ROOT / "book").glob("*.md"))
+    first = chapters()
+    return first + [path for path in rest if path not in first]
+
+
+def markdown(path):
+    """The words of a page: a markdown file, or the markdown cells of a notebook."""
+    if path.suffix == ".md":
+        return path.read_text(encoding="utf-8")
+    return "\n\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
+
+
+def page_title(page):
+    """The title of a page named as in _toc.yml."""
+    path = next(path for path in (ROOT / f"{page}.ipynb", ROOT / f"{page}.md") if path.exists())
+    return re.search(r"^# (.*)$", markdown(path), re.MULTILINE).group(1)
+
+
+def equations():
+    """Every labelled equation of the book: {label: (TeX, page)}, in the book's order."""
+    found = {}
+    for path in pages():
+        page = path.relative_to(ROOT).with_suffix("").as_posix()
+        for tex, label in EQUATION.findall(markdown(path)):
+            found[label] = (tex, page)
+    return found

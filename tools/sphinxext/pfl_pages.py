@@ -1,0 +1,202 @@
+"""What a page tells those who do not read it in place: search engines, chats, Colab.
+
+- a description and a social card (title, words, a picture) for every page, made offline;
+- the download button of a notebook gives the plain copy (tools/reader.py), and the Colab button
+  opens it, from the branch to which the site is published;
+- ``{notebook-downloads}``, a table of all notebooks to download, and ``{versions}``;
+- a sitemap, when ``html_baseurl`` says where the site is.
+"""
+
+import hashlib
+import html
+import platform
+import re
+import textwrap
+from importlib.metadata import version
+from pathlib import Path
+
+from docutils import nodes
+from docutils.statemachine import StringList
+from sphinx.util.docutils import SphinxDirective
+
+PUBLISHED = "gh-pages"  # the branch that holds the built site; see .github/workflows/site.yml
+SIZE, MARGIN = (1200, 630), 80
+
+
+# --------------------------------------------------------------------------------- descriptions
+def described(doctree, limit=160):
+    """The first paragraph of the page's own text, cut at a word."""
+    best = ""
+    for paragraph in doctree.findall(nodes.paragraph):
+        if not isinstance(paragraph.parent, (nodes.section, nodes.document)):
+            continue  # boxes, lists and tables speak of something else
+        words = " ".join(_spoken(paragraph).split()).removeprefix("Idea. ")
+        if len(words) >= 40:
+            return textwrap.shorten(words, limit, placeholder=" …")
+        best = best or words
+    return textwrap.shorten(best, limit, placeholder=" …")
+
+
+def _spoken(node):
+    """The text of a node as one would read it out: no TeX, no marks of citations."""
+    if isinstance(node, (nodes.math, nodes.math_block)):
+        return re.sub(r"\\[a-zA-Z]+|[\\{}$^_]", "", node.astext())
+    if isinstance(node, nodes.Text):
+        return node.astext()
+    return "".join(_spoken(child) for child in node.children)
+
+
+# -------------------------------------------------------------------------------- social cards
+def draw_card(path, title, site):
+    """A picture with the title of a page, as shown beside a link to it."""
+    from matplotlib import font_manager
+    from PIL import Image, ImageDraw, ImageFont
+
+    def font(size, weight="normal"):
+        found = font_manager.findfont(font_manager.FontProperties("DejaVu Sans", weight=weight))
+        return ImageFont.truetype(found, size)
+
+    picture = Image.new("RGB", SIZE, "#0f3d57")
+    pen = ImageDraw.Draw(picture)
+    # a small matrix of weights in two blocks: what the book is about
+    for i in range(6):
+        for j in range(6):
+            shade = 235 if i // 3 == j // 3 else 90
+            x, y = SIZE[0] - MARGIN - 180 + 30 * j, SIZE[1] - MARGIN - 180 + 30 * i
+            pen.rectangle((x, y, x + 26, y + 26), fill=(shade, shade, 120 + shade // 3))
+    lines = textwrap.wrap(title, 24)[:4]
+    size = 66 if len(lines) < 4 else 54
+    for number, line in enumerate(lines):
+        pen.text((MARGIN, 90 + number * size * 1.25), line, font=font(size, "bold"), fill="white")
+    pen.text((MARGIN, SIZE[1] - 110), site, font=font(28), fill="#cfe3ee")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    picture.save(path, optimize=True)
+
+
+def _metadata(app, pagename, templatename, context, doctree):
+    if doctree is None or app.builder.name != "html":
+        return
+    title = app.env.titles[pagename].astext()
+    site, _, _ = app.config.html_title.partition(":")
+    given = (context.get("meta") or {}).get("description")
+    words = given or described(doctree) or title
+    name = hashlib.sha256(title.encode()).hexdigest()[:12]
+    card = f"_images/cards/{name}.png"
+    if not (Path(app.outdir) / card).exists():
+        draw_card(Path(app.outdir) / card, title, site)
+    base = app.config.html_baseurl.rstrip("/")
+    picture = f"{base}/{card}" if base else context["pathto"](card, 1)
+    tags = {
+        "og:type": "article",
+        "og:site_name": site,
+        "og:title": title,
+        "og:description": words,
+        "og:image": picture,
+        "og:image:width": str(SIZE[0]),
+        "og:image:height": str(SIZE[1]),
+        "og:image:alt": f"The title “{title}” beside a small matrix with two bright blocks.",
+    }
+    if base:
+        tags["og:url"] = f"{base}/{pagename}.html"
+    lines = [f'<meta property="{k}" content="{html.escape(v)}" />' for k, v in tags.items()]
+    lines.append('<meta name="twitter:card" content="summary_large_image" />')
+    lines.append(f'<meta name="description" content="{html.escape(words)}" />')
+    if pagename in (app.config.root_doc, "book/cite"):  # for reference managers
+        citation = {"title": app.config.html_title, "author": app.config.author}
+        citation["publication_date"] = app.config.copyright
+        lines += [
+            f'<meta name="citation_{name}" content="{html.escape(words)}" />'
+            for name, words in citation.items()
+        ]
+    context["metatags"] = context.get("metatags", "") + "\n".join(lines) + "\n"
+
+
+def _sitemap(app, error):
+    base = app.config.html_baseurl.rstrip("/")
+    if error or not base or app.builder.name != "html":
+        return
+    rows = [f"<url><loc>{base}/{page}.html</loc></url>" for page in sorted(app.env.found_docs)]
+    head = '<?xml version="1.0" encoding="UTF-8"?>\n'
+    urlset = '<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">'
+    text = head + "\n".join([urlset, *rows, "</urlset>"]) + "\n"
+    (Path(app.outdir) / "sitemap.xml").write_text(text, encoding="utf-8")
+
+
+# ------------------------------------------------------------------------------------- buttons
+def _plain_buttons(app, pagename, templatename, context, doctree):
+    """Downloads and Colab get the plain copy of a notebook."""
+    if doctree is None or Path(app.env.doc2path(pagename)).suffix != ".ipynb":
+        return
+    plain = context["pathto"](f"download/{pagename}.ipynb", 1)
+
+    def mend(buttons):
+        for button in buttons:
+            mend(button.get("buttons", []))
+            if button.get("label") in ("download-source-button", "download-notebook-button"):
+                button["url"] = plain
+            elif "/blob/" in button.get("url", "") and button.get("text") == "Colab":
+                button["url"] = re.sub(
+                    rf"/blob/[^/]+/{re.escape(pagename)}\.ipynb$",
+                    f"/blob/{PUBLISHED}/download/{pagename}.ipynb",
+                    button["url"],
+                )
+
+    mend(context.get("header_buttons", []))
+
+
+# ----------------------------------------------------------------------------------- downloads
+class NotebookDownloads(SphinxDirective):
+    """A table of all notebooks, in the order of the book: page, and plain copy to download."""
+
+    def run(self):
+        up = "../" * self.env.docname.count("/")
+        rows = ["| page | plain copy |", "|:--|:--|"]
+        for page in _in_order(self.env):
+            path = f"{up}download/{page}.ipynb"
+            name = page.rpartition("/")[2]
+            rows.append(f'| {{doc}}`/{page}` | <a href="{path}" download>{name}.ipynb</a> |')
+        holder = nodes.container()
+        self.state.nested_parse(StringList(rows, "notebook-downloads"), 0, holder)
+        return holder.children
+
+
+class Versions(SphinxDirective):
+    """What the pages were run with: a table of versions."""
+
+    NAMES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "matplotlib", "safetensors",
+             "anywidget", "mlxtend", "jupyter-book", "papermill", "nbval")  # fmt: skip
+
+    def run(self):
+        rows = ["| package | version |", "|:--|:--|", f"| Python | {platform.python_version()} |"]
+        rows += [f"| {name} | {version(name)} |" for name in self.NAMES]
+        holder = nodes.container()
+        self.state.nested_parse(StringList(rows, "versions"), 0, holder)
+        return holder.children
+
+
+def _in_order(env):
+    """All notebooks, as the table of contents has them."""
+    toc = env.external_site_map
+    ordered, seen = [], set()
+
+    def walk(name):
+        if name in seen or name not in toc:
+            return
+        seen.add(name)
+        if (Path(env.srcdir) / f"{name}.ipynb").exists():
+            ordered.append(name)
+        for tree in toc[name].subtrees:
+            for item in tree.items:
+                walk(str(item))
+
+    walk(toc.root.docname)
+    return ordered
+
+
+def setup(app):
+    app.add_directive("notebook-downloads", NotebookDownloads)
+    app.add_directive("versions", Versions)
+    app.connect("html-page-context", _metadata, priority=600)
+    app.connect("html-page-context", _plain_buttons, priority=600)
+    app.connect("build-finished", _sitemap)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

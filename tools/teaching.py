@@ -1,0 +1,154 @@
+"""Make what a course needs, out of the chapters and nothing else.
+
+    python tools/teaching.py exercises [FOLDER]   notebooks for students, with and without solutions
+    python tools/teaching.py slides [FOLDER]      a deck for each part (needs the built book)
+    python tools/teaching.py formulas [FOLDER]    the formula sheet
+
+FOLDER is _build/html/teaching unless told otherwise; `make book` makes all three there.
+"""
+
+import re
+import sys
+import zipfile
+from pathlib import Path
+
+import chapters
+import nbformat
+from notebooks import setup_cell, text_of
+
+FOLDER = chapters.ROOT / "_build" / "html" / "teaching"
+INTRODUCTION = """\
+# Exercises: {title}
+
+These are the exercises of the chapter *{title}*. First comes the chapter's own code, so that its \
+names are there when you need them: run it once, and look at the chapter for what it means. Below \
+each exercise there is room for your words and for your code."""
+WITH_SOLUTIONS = """\
+# Solutions: {title}
+
+The exercises of the chapter *{title}* with their solutions, after the chapter's own code."""
+YOUR_WORDS = "*Your answer in words and formulas:*"
+YOUR_CODE = "# your code"
+
+
+# --------------------------------------------------------------------------------- exercises
+def plain(text, equations):
+    """Markdown that any notebook front end shows: no roles of the book, equations beside it."""
+    named = dict.fromkeys(re.findall(r"\{eq\}`([^`]+)`", text))
+    text = re.sub(r"\{eq\}`([^`]+)`", r"equation *\1*", text)
+    text = re.sub(r"\{(?:prf:)?ref\}`(?:([^`<]+) <)?([^`>]+)>?`", _reference, text)
+    text = re.sub(r"\{cite(?::\w+)?\}`([^`]+)`", r"[\1]", text)
+    text = re.sub(r"\{(?:term|doc)\}`([^`]+)`", r"*\1*", text)
+    for label in named:
+        text += f"\n\nEquation *{label}*:\n\n$$\n{equations[label][0]}\n$$"
+    return text
+
+
+def _reference(found):
+    words, label = found.groups()
+    return words or f"*{label}*"
+
+
+def headings(cell):
+    """The headings of a markdown cell of the chapter, or nothing."""
+    return "\n\n".join(re.findall(r"^##+ .*$", cell.source, re.MULTILINE))
+
+
+def exercise_notebook(chapter, solutions, equations):
+    """One chapter's exercises as a notebook, with or without their solutions."""
+    before, exercises = chapters.split(chapter)
+    opening = (WITH_SOLUTIONS if solutions else INTRODUCTION).format(title=chapters.title(chapter))
+    cells = [nbformat.v4.new_markdown_cell(opening)]
+    for cell in before:
+        if cell.cell_type == "code":
+            own = setup_cell() if "setup" in cell.metadata.get("tags", []) else None
+            cells.append(own or nbformat.v4.new_code_cell(cell.source))
+        elif headings(cell):
+            cells.append(nbformat.v4.new_markdown_cell(headings(cell)))
+    cells.append(nbformat.v4.new_markdown_cell("## Exercises"))
+    for number, exercise in enumerate(exercises, start=1):
+        name = f"### Exercise {number}: {exercise.label}\n\n"
+        cells.append(nbformat.v4.new_markdown_cell(name + plain(exercise.text, equations)))
+        if not solutions:
+            cells.append(nbformat.v4.new_markdown_cell(YOUR_WORDS))
+            cells.append(nbformat.v4.new_code_cell(YOUR_CODE))
+            continue
+        cells.append(nbformat.v4.new_markdown_cell("**Solution**"))
+        for cell in exercise.solution:
+            if cell.cell_type == "code":
+                cells.append(nbformat.v4.new_code_cell(cell.source))
+            else:
+                cells.append(nbformat.v4.new_markdown_cell(plain(cell.source, equations)))
+    for number, cell in enumerate(cells):
+        cell["id"] = f"cell-{number:03d}"
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    notebook.metadata = nbformat.from_dict(dict(chapter.metadata))
+    return notebook
+
+
+def exercise_notebooks():
+    """Every notebook for students and for teachers: {file name: notebook}."""
+    equations, made = chapters.equations(), {}
+    for path in chapters.chapters():
+        chapter = chapters.read(path)
+        if not chapters.split(chapter)[1]:
+            continue
+        for kind in ("exercises", "solutions"):
+            made[f"{kind}/{path.stem}.ipynb"] = exercise_notebook(
+                chapter, kind == "solutions", equations
+            )
+    return made
+
+
+def write_exercises(folder=FOLDER):
+    """Write the notebooks below ``folder``, and one archive of each kind beside them."""
+    made = exercise_notebooks()
+    for name, notebook in made.items():
+        target = Path(folder) / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text_of(notebook), encoding="utf-8")
+    for kind in ("exercises", "solutions"):
+        with zipfile.ZipFile(Path(folder) / f"{kind}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, notebook in made.items():
+                if name.startswith(kind):
+                    # a fixed date: the same chapters give the same bytes
+                    entry = zipfile.ZipInfo(name, date_time=(2020, 1, 1, 0, 0, 0))
+                    entry.compress_type = zipfile.ZIP_DEFLATED
+                    archive.writestr(entry, text_of(notebook))
+    return len(made)
+
+
+# -------------------------------------------------------------------------------------- main
+def write_all(folder=FOLDER):
+    """Everything that the book's teaching page links to."""
+    import formula_sheet
+    import slides
+
+    print(f"{write_exercises(folder)} exercise notebooks")
+    print(f"{slides.write(folder)} slides")
+    print(f"{formula_sheet.write(folder)} formulas on the sheet")
+
+
+def main(arguments):
+    if not arguments or arguments[0] not in {"exercises", "slides", "formulas"}:
+        print(__doc__)
+        return 2
+    folder = Path(arguments[1]) if len(arguments) > 1 else FOLDER
+    if arguments[0] == "exercises":
+        print(f"{write_exercises(folder)} notebooks in {folder}")
+    elif arguments[0] == "slides":
+        import slides
+
+        print(f"{slides.write(folder)} slides in {folder}")
+    else:
+        import formula_sheet
+
+        print(f"{formula_sheet.write(folder)} formulas in {folder}")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except (ValueError, OSError) as error:
+        sys.exit(f"teaching.py: {error}")
