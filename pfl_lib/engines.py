@@ -6,9 +6,7 @@
 
 Ordinary local training (the step "descend") is most of what is ever run, so the last two do it
 without copies: models and Adam's memory are changed in place, and the gradient of a stack of dense
-networks is written out by hand as batched matrix products.  On a CPU such stacks, too, are dealt
-out to threads with one core each: no core waits for another after every operation, and a chunk of
-models stays in a core's cache for the whole of its local training.
+networks is written out by hand as batched matrix products.
 """
 
 import math
@@ -126,13 +124,12 @@ def stacked(network, work, settings, samples, who, round_):
     steps = [len(t) // work.group for t in tables]
     device, dtype = work.rows["w"].device, work.rows["w"].dtype
 
-    pad = nn.utils.rnn.pad_sequence
-    random = pad(draw_noise(work, settings, steps, who, round_), True).to(device, dtype)
+    random = _pad(draw_noise(work, settings, steps, who, round_)).to(device, dtype)
     # for every batch and every client, which samples of the pool: (batches, clients, batch size)
-    positions = pad(tables, True, -1).to(device)
+    positions = _pad(tables, -1).to(device)
     weight = (positions >= 0).to(dtype).transpose(0, 1).contiguous()
     flat = positions.clamp(min=0).flatten(1)
-    spread = lambda t: pad(t, True).gather(1, flat).view(positions.shape)  # noqa: E731
+    spread = lambda t: _pad(t).gather(1, flat).view(positions.shape)  # noqa: E731
     index = spread([samples.index[i] for i in who]).transpose(0, 1).contiguous()
     labels = spread([samples.labels[i] for i in who]).transpose(0, 1).contiguous()
 
@@ -148,6 +145,13 @@ def stacked(network, work, settings, samples, who, round_):
     busy = (torch.tensor(steps)[:, None] > torch.arange(max(steps))).sum(0).tolist()
     train = _descend_together if work.step == "descend" else _step_together
     return train(network, work, client, batches, busy)
+
+
+def _pad(tensors, value=0):
+    """One row a tensor, the short ones filled up."""
+    if len({len(t) for t in tensors}) == 1:
+        return torch.stack(tuple(tensors))  # several times as fast
+    return nn.utils.rnn.pad_sequence(list(tensors), True, value)
 
 
 def _step_together(network, work, client, batches, busy):
@@ -243,8 +247,10 @@ def _dense_step(layers, pieces, batch, client):
     Autograd would do the same products, but write each into a tensor of its own and copy.
     """
     inputs, out = dense_forward(layers, {n: p["w"] for n, p in pieces.items()}, batch.x)
-    # d loss / d logits = (softmax − one-hot) · weight / Σ weight
-    error = torch.softmax(out, 2)
+    # d loss / d logits = (softmax − one-hot) · weight / Σ weight; torch's own softmax is slow on
+    # rows as short as these
+    error = out.sub_(out.amax(2, keepdim=True)).exp_()
+    error /= error.sum(2, keepdim=True)
     error.scatter_add_(2, batch.y[:, :, None], -torch.ones_like(error[:, :, :1]))
     error *= (batch.weight / batch.weight.sum(1, keepdim=True))[:, :, None]
     for layer, x in zip(reversed(layers), reversed(inputs)):
@@ -346,9 +352,8 @@ def evaluate(network, w, samples, who, chunk, workers):
     def one_chunk(network, rows):
         """Evaluate some rows; padding has weight 0."""
         at = torch.tensor(rows, device=w.device)
-        pad = nn.utils.rnn.pad_sequence
-        index = pad([samples.index[who[r]] for r in rows], True, -1).split(BLOCK, 1)
-        labels = pad([samples.labels[who[r]] for r in rows], True).split(BLOCK, 1)
+        index = _pad([samples.index[who[r]] for r in rows], -1).split(BLOCK, 1)
+        labels = _pad([samples.labels[who[r]] for r in rows]).split(BLOCK, 1)
         sums = torch.zeros(2, len(rows), dtype=w.dtype, device=w.device)
         for some, y in zip(index, labels):
             weight = (some >= 0).to(w.dtype)

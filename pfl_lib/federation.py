@@ -26,7 +26,7 @@ NORMALISE_ONCE = 2**29  # bytes: smaller data sets are normalised once, larger o
 ENGINES = ("auto", "loop", "stacked", "threads")
 
 
-CACHE = 2**23  # bytes of models that are trained together by one core
+CACHE = 2**24  # bytes of models that are trained together on a CPU
 
 
 class Federation:
@@ -218,13 +218,11 @@ class Federation:
         """Which engine trains, how many clients at a time, and why, in words."""
         engine = self._engine()
         chunk, workers = self._chunk(self.m)
-        where = f"{workers} threads with one core each" if workers > 1 else "one thread"
         dense = self.network.dense is not None
         what = "products written out by hand" if dense else "the gradient under vmap"
         why = {
             "loop": "one client after the other: the readable reference",
-            "stacked": f"{chunk} of {self.m} clients at once as one stack of models, {what}, on "
-            f"{where}",
+            "stacked": f"{chunk} of {self.m} clients at once as one stack of models, {what}",
             "threads": f"one client at a time on each of {workers} threads with one core each: "
             "convolutions on a CPU gain less from being stacked",
         }
@@ -260,23 +258,20 @@ class Federation:
 
     def _chunk(self, k, work=None):
         """How many of k clients are trained at once, and by how many threads."""
-        workers = torch.get_num_threads() if self.device.type == "cpu" else 1
         if self._engine() == "threads":
-            return 1, workers
-        plain = work is None or work.step == "descend"
-        by_hand = plain and self.network.dense is not None
-        if not by_hand:
-            workers = 1  # vmap is mostly Python, and only one thread at a time may run that
+            return 1, torch.get_num_threads() if self.device.type == "cpu" else 1
+        # a stack keeps all cores busy by itself, and of Python only one thread at a time runs
         if self.chunk is not None:
-            return min(self.chunk, k), workers
+            return min(self.chunk, k), 1
+        plain = work is None or work.step == "descend"
         a_model = self.d * self.dtype.itemsize
         rows = 1 if work is None else len(work.rows)
         each = (5 + rows) * a_model + self._activations  # w, gradient, two moments, what was given
         fits = free_memory(self.device) // 2 // (each if plain else 2 * each)
-        if by_hand and self.device.type == "cpu":
-            fits = min(fits, CACHE // a_model, math.ceil(k / workers))
+        if plain and self.network.dense is not None and self.device.type == "cpu":
+            fits = min(fits, CACHE // a_model)
         chunks = math.ceil(k / min(k, max(1, fits)))
-        return math.ceil(k / chunks), workers
+        return math.ceil(k / chunks), 1
 
     def _clients(self, who):
         try:
