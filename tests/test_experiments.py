@@ -75,6 +75,35 @@ def test_a_run_with_other_settings_is_not_taken_for_this_one(tmp_path):
     assert second.record["runs"][0]["settings"] != first.record["runs"][0]["settings"]
 
 
+def test_methods_may_be_run_on_different_days(tmp_path):
+    how = {"folder": tmp_path, "progress": False}
+    first, _ = measure("trial", "smoke", case(2), only=["Separate"], **how)
+    assert first.methods == ["Separate"]
+    both, histories = measure("trial", "smoke", case(2), only=["<FedAvg>"], **how)
+    assert both.methods == ["Separate", "<FedAvg>"]
+    assert both.record["runs"][0] == first.record["runs"][0]
+    assert histories["", "Separate", 0].rounds == [1, 2]
+    with pytest.raises(ValueError, match=r"only must be one of .*'FedAvgg'"):
+        measure("trial", "smoke", case(2), only=["FedAvgg"], **how)
+
+
+def test_fedavg_is_inside_fedavg_ft():
+    methods = {"FedAvg": algorithm("fedavg"), "FedAvg-FT": algorithm("fedavg-ft")}
+    own, _ = measure("trial", "smoke", Case(federation, methods, 3), folder=None, progress=False)
+    once = Case(
+        federation,
+        {"FedAvg-FT": methods["FedAvg-FT"]},
+        3,
+        inside={"FedAvg": ("FedAvg-FT", "global")},
+    )
+    read, histories = measure("trial", "smoke", once, folder=None, progress=False)
+    assert read.methods == ["FedAvg", "FedAvg-FT"]
+    for run, other in zip(read.record["runs"], own.record["runs"]):
+        for what in ("last", "best", "worst 10 %", "clients", "mean by round", "sent"):
+            assert run[what] == other[what]
+    assert "read from" in histories["", "FedAvg", 0].settings
+
+
 def test_an_unknown_scale_is_refused():
     with pytest.raises(ValueError, match="laptp"):
         pick("laptp", {"smoke": {}, "laptop": {}})

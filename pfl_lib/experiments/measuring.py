@@ -7,7 +7,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 
@@ -28,7 +28,9 @@ class Case:
     """One column of a table: where the methods are tried, and what the paper prints for them.
 
     ``federation`` makes a federation from a seed, ``methods`` maps labels to algorithms, ``paper``
-    maps labels to the paper's numbers in %, ``how`` goes to ``run``.
+    maps labels to the paper's numbers in %, ``how`` goes to ``run``.  A method that needs no run
+    of its own is in ``inside``: {"FedAvg": ("FedAvg-FT", "global")} says that FedAvg is what
+    FedAvg-FT's history holds under ``also["global"]``.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("fedavg")
@@ -42,6 +44,7 @@ class Case:
     rounds: int
     paper: Mapping = field(default_factory=dict)
     how: Mapping = field(default_factory=dict)
+    inside: Mapping = field(default_factory=dict)
 
 
 def pick(scale, scales):
@@ -55,7 +58,7 @@ def pick(scale, scales):
 
 def measure(
     name, scale, cases, *, seeds=(0,), about="", source="", judged="best", extra=None,
-    keep_models=False, folder=True, progress=True,
+    keep_models=False, folder=True, progress=True, only=None,
 ):  # fmt: skip
     """Run every method of every case with every seed: ``Results`` and the histories.
 
@@ -67,7 +70,8 @@ def measure(
     Every run writes checkpoints under ``folder`` (a path, True for the book's own folder, None
     for no checkpoints), so calling again goes on where it stopped; ``keep_models`` keeps them
     when the run is over, so that it can be made longer later.  A run whose settings or code have
-    changed has a folder of another name: nothing of the old one is taken for the new.
+    changed has a folder of another name: nothing of the old one is taken for the new.  ``only``
+    names the methods to run now; of the others, what has been finished before is taken.
 
     >>> import pfl_lib
     >>> two = {"Separate": pfl_lib.algorithm("separate"), "FedAvg": pfl_lib.algorithm("fedavg")}
@@ -83,6 +87,9 @@ def measure(
     where = Path(where) / name / scale if where else None
     runs, histories, code, began = [], {}, {}, time.time()
     todo = [(c, s, m) for c in cases for s in seeds for m in cases[c].methods]
+    known = {m for _, _, m in todo}
+    for wanted in only or ():
+        _check.one_of("only", wanted, known)
     fed_of = (None, None)
     for number, (label, seed, method_label) in enumerate(todo):
         case = cases[label]
@@ -90,15 +97,23 @@ def measure(
             fed_of = ((label, seed), case.federation(seed))
         fed, method = fed_of[1], case.methods[method_label]
         used = fingerprints(method, fed)  # before the run: a file edited meanwhile is not it
-        code |= used
         place = None
         if where:
             decides = [method.settings(), fed.describe(), dict(case.how), used]
             place = where / _file_name(f"{label}-{method_label}-{seed}-{_digest(decides)}")
             _tell(where, number, len(todo), f"{label} {method_label}, seed {seed}", place, case)
-        history, more = _one(method, fed, case, place, extra, keep_models, progress)
-        histories[label, method_label, seed] = history
-        runs.append(_run_record(label, method_label, seed, history, more))
+        found = _finished(place, case)
+        if found is None and only is not None and method_label not in only:
+            continue
+        history, more = found or _one(method, fed, case, place, extra, keep_models, progress)
+        code |= used
+        here = {method_label: (history, more)}
+        for reader, (run_label, part) in case.inside.items():
+            if run_label == method_label:
+                here = {reader: (_part_of(history, part, run_label), {})} | here
+        for shown, (kept, numbers) in here.items():
+            histories[label, shown, seed] = kept
+            runs.append(_run_record(label, shown, seed, kept, numbers))
     record = {
         "experiment": name,
         "scale": scale,
@@ -125,13 +140,23 @@ def measure(
     return Results(record), histories
 
 
-def _one(method, fed, case, place, extra, keep_models, progress):
-    """One run, or what is kept of it: the history and the extra numbers."""
-    done = place / f"done-{case.rounds}" if place else None
-    found = checkpoints.newest(done, {}, "cpu") if place else None
+def _finished(place, case):
+    """What was kept of a finished run, the history and the extra numbers, or None."""
+    found = checkpoints.newest(place / f"done-{case.rounds}", {}, "cpu") if place else None
     if found:
         record, tensors = found
         return History(**record["history"], state=tensors), record["extra"]
+    return None
+
+
+def _part_of(history, part, label):
+    """The history of the other models that a method has on its way, as a method of their own."""
+    settings = history.settings | {"read from": f"{label}, {part}"}
+    return replace(history, accuracy=history.also[part], also={}, settings=settings)
+
+
+def _one(method, fed, case, place, extra, keep_models, progress):
+    """One run: the history and the extra numbers."""
     history = run(
         method, fed, case.rounds, checkpoint=place, progress=progress, **case.how
     )  # fmt: skip
@@ -140,7 +165,7 @@ def _one(method, fed, case, place, extra, keep_models, progress):
     history.state = type(history.state)(**small)
     if place:
         kept = {"history": history.record(), "extra": more, "settings": {}}
-        checkpoints.save(done, case.rounds, small, kept)
+        checkpoints.save(place / f"done-{case.rounds}", case.rounds, small, kept)
         if not keep_models:
             for path in place.glob("round-*"):
                 path.unlink()
