@@ -33,6 +33,14 @@ WORKLOADS = [
     ("mcmahan_cnn", 20, 50, 10, "adam"),
     ("mcmahan_cnn", 20, 200, 100, "sgd"),
 ]
+#: what else was tried: model, in words, what is changed of what the library chooses
+TRIED = [
+    ("mlp", "4 clients at a time", {"chunk": 4}),
+    ("mlp", "all 100 clients at a time", {"chunk": 100}),
+    ("mlp", "the gradient by vmap, not by hand", {"vmap": True}),
+    ("mlp", "bfloat16", {"dtype": "bfloat16"}),
+    ("mcmahan_cnn", "bfloat16", {"dtype": "bfloat16"}),
+]
 FLUKE = Path(__file__).parent.parent / ".venv-fluke/bin/python"
 
 
@@ -93,6 +101,21 @@ def server_step(m, asked):
     }
 
 
+def tried(model, words, changes, asked):
+    """The library with a change, against the library as it chooses."""
+    workload = (*next(w for w in WORKLOADS if w[0] == model), asked.device)
+    ways = {
+        "chosen": Process("tried", ({}, *workload)),
+        words: Process("tried", (changes, *workload)),
+    }
+    try:
+        seconds = medians(ways, asked)
+    except RuntimeError as error:  # an instruction that this processor claims and does not have
+        return {"model": model, "change": words, "ratio": None, "why": str(error)}
+    ratio = round(seconds["chosen"] / seconds[words], 2)
+    return {"model": model, "change": words, "ratio": ratio}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
@@ -110,6 +133,8 @@ def main():
     for job in tqdm([j for name, j in jobs if asked.only in name], desc="workloads"):
         rows.append(job(asked))
         print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
+    others = [t for t in TRIED if asked.only in " ".join(t[:2])]
+    others = [tried(*t, asked) for t in tqdm(others, desc="what else was tried")]
     with_fluke = "the usual way and fluke; Flower was not measured"
     record = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
@@ -123,6 +148,7 @@ def main():
         "clock": "processor time of one core" if asked.one_core else "seconds, all cores",
         "repeats": asked.repeats,
         "rows": rows,
+        "tried": others,
     }
     if asked.save:
         path = Path(asked.save)

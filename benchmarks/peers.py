@@ -2,10 +2,11 @@
 
 * ``UsualWay``: for each client a DataLoader, a module, an optimiser, a loop, one client after the
   other, as federated libraries in PyTorch do it, written plainly;
-* ``Fluke``: the library fluke's own client, where ``peers.sh`` has installed it.
+* ``Fluke``: the library fluke's own client, where ``peers.sh`` has installed it;
+* ``Tried``: the library itself with something changed, to show what pays and what does not.
 
 A process of its own, since ``pfl_lib`` tells the C library to keep freed memory, which would help
-these too.  ``python peers.py WAY WORKLOAD`` does the work once for every line it reads, and
+the others too.  ``python peers.py WAY WORKLOAD`` does the work once for every line it reads, and
 answers with the seconds and the seconds of processor time it took.
 """
 
@@ -26,7 +27,7 @@ from pfl_lib import models
 SIGMA, SELF_WEIGHT = 100.0, 0.2  # of the server step
 
 
-def federation(model, clients, samples, batch_size, optimizer, device="cpu", engine="auto"):
+def federation(model, clients, samples, batch_size, optimizer, device="cpu", **how):
     """Clients with ``samples`` training samples each, drawn from the whole training part."""
     data = pfl_lib.data.load("mnist5k")
     draw = torch.Generator().manual_seed(0)
@@ -35,7 +36,7 @@ def federation(model, clients, samples, batch_size, optimizer, device="cpu", eng
     parts = pfl_lib.partition.Partition("drawn", tuple(train), (test,) * clients)
     return pfl_lib.Federation(
         data, parts, model, lr=0.01, optimizer=optimizer, batch_size=batch_size, device=device,
-        engine=engine,
+        **how,
     )  # fmt: skip
 
 
@@ -106,6 +107,22 @@ class Fluke:
         return torch.stack(trained)
 
 
+class Tried:
+    """The library with something changed: ``chunk``, ``dtype``, or the gradient by ``vmap``."""
+
+    def __init__(self, changes, *workload):
+        by_vmap = changes.pop("vmap", False)
+        if "dtype" in changes:
+            changes["dtype"] = getattr(torch, changes["dtype"])
+        self.fed = federation(*workload, **changes)
+        if by_vmap:
+            self.fed.network.dense = None
+        self.start = self.fed.initial()
+
+    def __call__(self):
+        return self.fed.train(self.start, self.fed.everyone)
+
+
 class Pairwise:
     """FedAMP's server step with a Python loop over pairs of clients."""
 
@@ -151,7 +168,7 @@ class Process:
 
     def __init__(self, way, workload, python=sys.executable):
         command = [python, __file__, way, json.dumps(workload), str(torch.get_num_threads())]
-        environment = os.environ | {"PFL_KEEP_MEMORY": "0"}
+        environment = os.environ | {"PFL_KEEP_MEMORY": "1" if way == "tried" else "0"}
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
@@ -173,9 +190,8 @@ def main():
     way, workload, threads = sys.argv[1:]
     torch.set_num_threads(int(threads))
     workload = json.loads(workload)
-    timed = Timed(
-        {"usual": UsualWay, "fluke": Fluke, "pairwise": Pairwise}[way](*workload), workload[-1]
-    )
+    ways = {"usual": UsualWay, "fluke": Fluke, "pairwise": Pairwise, "tried": Tried}
+    timed = Timed(ways[way](*workload), workload[-1])
     for _ in sys.stdin:
         print(json.dumps(timed()), flush=True)
 
