@@ -1,10 +1,8 @@
 """Stragglers: the timetable, FedAvg sync and async, FedAsync, LGA and PLGA."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
+from known_answers import key, known
 
 import pfl_lib
 from pfl_lib import Federation, algorithm, partition, run
@@ -12,19 +10,8 @@ from pfl_lib.formulas import fedasync_mixing
 from pfl_lib.stragglers import timetable
 from pfl_lib.theory import QuadraticFederation, iterate
 
-KNOWN = json.loads((Path(__file__).parent / "known_answers.json").read_text())
 FAMILY = ("fedavg-sync", "fedavg-async", "fedasync", "lga", "plga")
 LATE = (0, 0, 1, 2, 3)  # five clients, three of them late
-
-
-def known(case, key):
-    return torch.tensor(KNOWN[case][key], dtype=torch.float64)
-
-
-def key(case, beginning):
-    """The one key of a known case that begins so."""
-    (found,) = [name for name in KNOWN[case] if name.startswith(beginning)]
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -1,21 +1,13 @@
 """FedAMP, HeurFedAMP, FedAvg and Separate: the papers' rounds, and the mistakes others made."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
+from known_answers import known
 
 import pfl_lib
 from pfl_lib import Federation, algorithm, algorithms, partition, run
 from pfl_lib.formulas import attention_weights, heurfedamp_weights, median_sigma
 from pfl_lib.theory import QuadraticFederation, iterate
-
-KNOWN = json.loads((Path(__file__).parent / "known_answers.json").read_text())
-
-
-def known(case, key):
-    return torch.tensor(KNOWN[case][key], dtype=torch.float64)
 
 
 @pytest.fixture(scope="module")

@@ -1,29 +1,17 @@
 """FedACS, SPFL and SPFL-w: who listens to whom, and what they reduce to."""
 
-import json
 import warnings
-from pathlib import Path
 
 import pytest
 import torch
+from known_answers import key, known
 
 import pfl_lib
 from pfl_lib import Federation, algorithm, partition, run
 from pfl_lib.formulas import cosine_similarities, sngs
 from pfl_lib.theory import QuadraticFederation, iterate
 
-KNOWN = json.loads((Path(__file__).parent / "known_answers.json").read_text())
 SPFL_FAMILY = ("spfl", "spfl-1step", "spfl-w", "spfl-w-1step")
-
-
-def known(case, key):
-    return torch.tensor(KNOWN[case][key], dtype=torch.float64)
-
-
-def key(case, beginning):
-    """The one key of a known case that begins so."""
-    (found,) = [name for name in KNOWN[case] if name.startswith(beginning)]
-    return found
 
 
 @pytest.fixture(scope="module")
