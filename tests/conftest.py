@@ -1,11 +1,7 @@
 """What several test files share: the built site, a real browser, and the marks `make` sorts by."""
 
-import functools
-import http.server
 import os
-import shutil
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -13,16 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 HTML = ROOT / "_build" / "html"
 sys.path.insert(0, str(ROOT / "tools"))
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+from browser import chromium, find_browser, serve  # noqa: E402 (found by the line above)
 
 
 def pytest_configure(config):
@@ -37,45 +24,19 @@ def pytest_collection_modifyitems(items):
             item.add_marker("site")
 
 
-def find_browser():
-    """The path of a Chromium or Chrome on this machine, or None."""
-    named = os.environ.get("PFL_CHROMIUM")
-    mac = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
-    found = named or next(filter(None, map(shutil.which, BROWSERS)), None)
-    return found or (mac if Path(mac).exists() else None)
-
-
 @pytest.fixture(scope="session")
 def browser():
     """A headless Chromium."""
     if os.environ.get("PFL_NO_BROWSER") == "1":
         pytest.skip("PFL_NO_BROWSER=1: tests in a real browser are left out")
-    path = find_browser()
-    if path is None:
+    if find_browser() is None:
         pytest.fail(
             "these tests need a real browser: install Chromium or Chrome, or name one in "
             "PFL_CHROMIUM; PFL_NO_BROWSER=1 leaves them out",
             pytrace=False,
         )
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=path, args=FLAGS)
-        yield chromium
-        chromium.close()
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args):
-        pass
-
-
-def serve(folder):
-    """Serve a folder on this machine; returns (address, stop)."""
-    handler = functools.partial(_Quiet, directory=str(folder))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return f"http://127.0.0.1:{server.server_port}", server.shutdown
+    with chromium() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")
@@ -83,9 +44,8 @@ def site():
     """The address of the built book."""
     if not (HTML / "index.html").exists():
         pytest.fail("the book is not built: run `make book` first", pytrace=False)
-    address, stop = serve(HTML)
-    yield address
-    stop()
+    with serve(HTML) as address:
+        yield address
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from conftest import serve
+from browser import serve
 
 from pfl_lib import explore
 
@@ -231,12 +231,11 @@ def test_the_example_of_the_documentation_works(show, monkeypatch):
 
 def test_all_explorers_live_on_one_page_and_over_http(open_page, tmp_path):
     (tmp_path / "all.html").write_text(document(*map(make, NAMES)), encoding="utf-8")
-    address, stop = serve(tmp_path)
-    page = open_page(address + "/all.html")
-    page.wait_for_function(f"document.querySelectorAll('.pfl-card').length == {len(NAMES)}")
-    for name, element in zip(NAMES, page.locator(".pfl-explorer").all()):
-        same(read(element), make(name).compute())
-    stop()
+    with serve(tmp_path) as address:
+        page = open_page(address + "/all.html")
+        page.wait_for_function(f"document.querySelectorAll('.pfl-card').length == {len(NAMES)}")
+        for name, element in zip(NAMES, page.locator(".pfl-explorer").all()):
+            same(read(element), make(name).compute())
 
 
 def test_the_book_gathers_all_explorers():

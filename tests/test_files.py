@@ -6,7 +6,8 @@ import zipfile
 from dataclasses import replace
 
 import pytest
-from conftest import ROOT, serve
+from browser import serve
+from conftest import ROOT
 
 import pfl_lib
 from pfl_lib._show import Shown
@@ -90,7 +91,6 @@ def test_unpacking_within_a_folder_is_allowed():
 def packed(tmp_path, monkeypatch):
     """Makes an archive on a server of this machine; its address and its md5."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    address, stop = serve(tmp_path)
 
     def make(*names):
         path = tmp_path / "set.zip"
@@ -100,8 +100,8 @@ def packed(tmp_path, monkeypatch):
         digest = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
         return f"{address}/set.zip", digest
 
-    yield make
-    stop()
+    with serve(tmp_path) as address:
+        yield make
 
 
 def test_a_download_is_checked_before_it_is_unpacked(packed, tmp_path):

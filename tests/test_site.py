@@ -4,6 +4,7 @@ import links
 import nbformat
 import pytest
 import yaml
+from browser import wait_for_maths
 from conftest import ROOT
 
 
@@ -76,8 +77,7 @@ def settled(page):
     """Wait until the maths, if there is any, is typeset."""
     page.wait_for_load_state("load")
     if page.locator(".math").count():
-        page.wait_for_function("window.MathJax && MathJax.startup && MathJax.startup.promise")
-        page.evaluate("() => MathJax.startup.promise.then(() => 1)")
+        wait_for_maths(page)
     return page
 
 

@@ -9,6 +9,7 @@ import formula_sheet
 import pytest
 import slides
 import teaching
+from browser import wait_for_maths
 from bs4 import BeautifulSoup
 from conftest import HTML, ROOT
 
@@ -282,8 +283,7 @@ def test_everything_the_guide_links_to_is_built(site):
 
 def test_formula_sheet_fits_its_columns(site, open_page):
     page = open_page(f"{site}/teaching/{formula_sheet.NAME}")
-    page.wait_for_function("window.MathJax && MathJax.startup && MathJax.startup.promise")
-    page.evaluate("() => MathJax.startup.promise.then(() => 1)")
+    wait_for_maths(page)
     assert page.locator("mjx-merror").count() == 0
     page.emulate_media(media="print")
     page.set_viewport_size({"width": 703, "height": 1000})  # A4 without its margins

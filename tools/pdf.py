@@ -7,17 +7,13 @@ and quiz reasons at the end. It prints twice: the contents' page numbers are rea
 print. Also prints the formula sheet, _build/formulas.pdf.
 """
 
-import functools
-import http.server
-import os
-import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import formula_sheet
 import yaml
+from browser import chromium, serve, wait_for_maths
 from executed import ROOT, hand_to_the_book
 
 from pfl_lib import __version__
@@ -25,21 +21,11 @@ from pfl_lib import __version__
 HERE = Path(__file__).resolve().parent
 BUILD = ROOT / "_build"
 SINGLE = BUILD / "singlehtml"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
-FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 FOOTER = (
     '<div style="width: 100%; text-align: center; font: 8pt sans-serif; color: #4a5a62">'
     '<span class="pageNumber"></span></div>'
 )
 MARGIN = {"top": "16mm", "bottom": "18mm", "left": "18mm", "right": "18mm"}
-
-
-def find_browser():
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    path = os.environ.get("PFL_CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
-    if path is None:
-        raise ValueError("needs Chromium or Chrome; name one in PFL_CHROMIUM")
-    return path
 
 
 def settings():
@@ -86,23 +72,11 @@ def page_numbers(path):
     return {name.removeprefix("/"): number for name, number in pages.items()}
 
 
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *args):
-        pass
-
-
 def print_book(single_page, target):
     """Print the page to ``target``; returns the contents as [(title, page number), ...]."""
-    from playwright.sync_api import sync_playwright
-
-    handler = functools.partial(_Quiet, directory=str(single_page.parent))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    address = f"http://127.0.0.1:{server.server_port}/{single_page.name}"
     paper = {"format": "A4", "margin": MARGIN, "display_header_footer": True, "tagged": True}
     paper |= {"header_template": "<span></span>", "footer_template": FOOTER, "outline": True}
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=find_browser(), args=FLAGS)
+    with serve(single_page.parent) as address, chromium() as browser:
         page = browser.new_page(viewport={"width": 900, "height": 1200})
         page.set_default_timeout(1_800_000)  # a long page, and some machines are busy
         # nothing from outside; and quizzes are printed, not answered
@@ -110,9 +84,8 @@ def print_book(single_page, target):
             lambda url: not url.startswith("http://127.0.0.1:") or "quiz.js" in url,
             lambda route: route.abort(),
         )
-        page.goto(address)
-        page.wait_for_function("window.MathJax && MathJax.startup && MathJax.startup.promise")
-        page.evaluate("() => MathJax.startup.promise.then(() => 1)")
+        page.goto(f"{address}/{single_page.name}")
+        wait_for_maths(page)
         page.wait_for_timeout(1000)  # explorers draw themselves
         page.evaluate((HERE / "print" / "arrange.js").read_text(encoding="utf-8"), settings())
         page.add_style_tag(content=(HERE / "print" / "print.css").read_text(encoding="utf-8"))
@@ -126,29 +99,18 @@ def print_book(single_page, target):
             page_numbers(target),
         )
         page.pdf(path=target, **paper)
-        browser.close()
-    server.shutdown()
     return contents
 
 
 def print_formulas(target):
     """The formula sheet on paper, from the built book."""
-    from playwright.sync_api import sync_playwright
-
     html = BUILD / "html"
     formula_sheet.write(html / "teaching")
-    handler = functools.partial(_Quiet, directory=str(html))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    with sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=find_browser(), args=FLAGS)
+    with serve(html) as address, chromium() as browser:
         page = browser.new_page()
-        page.goto(f"http://127.0.0.1:{server.server_port}/teaching/{formula_sheet.NAME}")
-        page.wait_for_function("window.MathJax && MathJax.startup && MathJax.startup.promise")
-        page.evaluate("() => MathJax.startup.promise.then(() => 1)")
+        page.goto(f"{address}/teaching/{formula_sheet.NAME}")
+        wait_for_maths(page)
         page.pdf(path=target, prefer_css_page_size=True, tagged=True)
-        browser.close()
-    server.shutdown()
 
 
 def main():
