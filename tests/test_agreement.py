@@ -5,11 +5,12 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import formula_sheet
 import nbformat
 import pytest
 
 import pfl_lib
-from pfl_lib import algorithms, attention, formulas
+from pfl_lib import algorithms, formulas
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -33,18 +34,13 @@ LABELS = Counter(
 )
 
 
-def labelled():
-    """Everything in the library whose docstring names an equation of the book."""
-    for module in (formulas, attention):
-        for name, thing in vars(module).items():
-            if not callable(thing) or name.startswith("_"):
-                continue
-            found = re.search(r"Equation label: (\S+)", thing.__doc__ or "")
-            if found:
-                yield name, found.group(1)
+# everything in the library whose docstring names an equation of the book, as (name, label)
+LABELLED = sorted(
+    (name, label) for label, found in formula_sheet.functions().items() for name, _ in found
+)
 
 
-@pytest.mark.parametrize("name, label", sorted(set(labelled())), ids=lambda v: v)
+@pytest.mark.parametrize("name, label", LABELLED, ids=lambda v: v)
 def test_the_equation_of_a_formula_stands_in_the_book(name, label):
     assert LABELS[label] == 1, f"{name} names {label}, defined {LABELS[label]} times in the book"
 
@@ -54,7 +50,7 @@ def test_labels_are_defined_once():
 
 
 def test_every_formula_names_its_equation():
-    named = {name for name, _ in labelled()}
+    named = {name for name, _ in LABELLED}
     assert [name for name in formulas.__all__ if name not in named] == []
 
 

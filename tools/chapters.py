@@ -1,11 +1,13 @@
 """Read the chapters: their parts, exercises and labelled equations, straight from the notebooks."""
 
+import functools
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import nbformat
 import yaml
+from notebooks import all_notebooks
 
 ROOT = Path(__file__).resolve().parents[1]
 NUMBERED = re.compile(r"notebooks/\d\d_\w+$")
@@ -123,11 +125,17 @@ def _until_fence(lines):
 
 def pages():
     """The paths of all pages of the book: the chapters first, in order."""
-    rest = sorted((ROOT / "notebooks").rglob("*.ipynb")) + sorted((ROOT / "book").glob("*.md"))
+    rest = sorted(all_notebooks()) + sorted((ROOT / "book").rglob("*.md"))
     first = chapters()
     return first + [path for path in rest if path not in first]
 
 
+def name(path):
+    """The name of a page as in _toc.yml."""
+    return path.relative_to(ROOT).with_suffix("").as_posix()
+
+
+@functools.cache
 def markdown(path):
     """The words of a page: a markdown file, or the markdown cells of a notebook."""
     if path.suffix == ".md":
@@ -145,7 +153,6 @@ def equations():
     """Every labelled equation of the book: {label: (TeX, page)}, in the book's order."""
     found = {}
     for path in pages():
-        page = path.relative_to(ROOT).with_suffix("").as_posix()
         for tex, label in EQUATION.findall(markdown(path)):
-            found[label] = (tex, page)
+            found[label] = (tex, name(path))
     return found

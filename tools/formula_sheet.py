@@ -9,21 +9,10 @@ import re
 from pathlib import Path
 
 import chapters
+from page import whole_page
 
 NAME = "formulas.html"
-PAGE = """\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Formula sheet</title>
-<link rel="icon" href="../_static/favicon.svg">
-<link rel="stylesheet" href="../_static/formulas.css">
-<script>MathJax = {{options: {{enableMenu: false}}}};</script>
-<script defer src="../_static/vendor/mathjax/tex-chtml.js"></script>
-</head>
-<body>
+BODY = """\
 <header>
 <h1>Formula sheet</h1>
 <p>Every labelled equation of the book, a page for each chapter. Where the library computes it, its
@@ -32,10 +21,7 @@ function stands below. Print it from here: it is made for A4, two columns.
 </header>
 <main>
 {sections}
-</main>
-</body>
-</html>
-"""
+</main>"""
 
 
 def functions():
@@ -97,7 +83,8 @@ def sheet():
         sections.append(
             f"<section>\n<h2>{name}</h2>\n<ul>\n" + "\n".join(entries) + "\n</ul></section>"
         )
-    return PAGE.format(sections="\n".join(sections)), len(known)
+    body = BODY.format(sections="\n".join(sections))
+    return whole_page("Formula sheet", body, ["formulas.css"]), len(known)
 
 
 def write(folder):

@@ -14,39 +14,27 @@ import sys
 import zipfile
 from pathlib import Path
 
-import nbformat
+import chapters
 from notebooks import ROOT, all_notebooks, clean, text_of
 
 FOLDER = ROOT / "_build" / "html" / "download"
 SITE = "Personalised federated learning: understand it, play with it, use it"
 FENCE = re.compile(r"^(:{3,}|`{3,})\{([a-z:-]+)\}[ ]*(.*)$")
 ROLE = re.compile(r"\{([a-z]+(?::[a-z]+)?)\}`([^`]+)`")
-EQUATION_END = re.compile(r"^\$\$ \(([a-z0-9-]+)\)$", re.MULTILINE)
-LABEL = re.compile(r"^:label: (\S+)$", re.MULTILINE)
 
 
 # ---------------------------------------------------------------------- what references lead to
 @functools.cache
 def pages():
     """The text of every page of the book, by its name."""
-    found = {p: p.read_text(encoding="utf-8") for p in sorted((ROOT / "book").rglob("*.md"))}
-    for path in all_notebooks():
-        cells = nbformat.read(path, as_version=4).cells
-        found[path] = "\n\n".join(c.source for c in cells if c.cell_type == "markdown")
-    return {p.relative_to(ROOT).with_suffix("").as_posix(): text for p, text in found.items()}
-
-
-def title(page):
-    return re.search(r"^# (.+)$", pages()[page], re.MULTILINE).group(1)
+    return {chapters.name(path): chapters.markdown(path) for path in chapters.pages()}
 
 
 @functools.cache
 def equations():
     """{label: (page, number)}. Sphinx counts them over all pages, in order of names."""
-    labels = [
-        (page, l) for page, text in sorted(pages().items()) for l in EQUATION_END.findall(text)
-    ]
-    return {label: (page, number) for number, (page, label) in enumerate(labels, start=1)}
+    found = sorted(chapters.equations().items(), key=lambda item: item[1][1])
+    return {label: (page, number) for number, (label, (_, page)) in enumerate(found, start=1)}
 
 
 @functools.cache
@@ -103,7 +91,7 @@ def _page(target, page):
 
 def _elsewhere(there, page):
     """A page in words, and as a link where it is a notebook too."""
-    words = title(there)
+    words = chapters.page_title(there)
     if not there.startswith("notebooks/"):
         return f"*{words}*"
     up = "../" * (page.count("/") - 1)
@@ -204,14 +192,11 @@ def blocks(text, page):
 
 def number_equations(text):
     """``$$ … $$ (label)`` carries the number that the book gives it."""
-    parts, done = re.split(r"^(\$\$(?:.|\n)*?^\$\$(?: \([a-z0-9-]+\))?)$", text, flags=re.M), []
-    for part in parts:
-        label = re.search(r"^\$\$ \(([a-z0-9-]+)\)$", part, re.MULTILINE)
-        if label and part.startswith("$$"):
-            number = equations()[label.group(1)][1]
-            part = f"{part[: label.start()].rstrip()}\n\\tag{{{number}}}\n$$"
-        done.append(part)
-    return "".join(done)
+    return chapters.EQUATION.sub(lambda found: numbered(*found.groups()), text)
+
+
+def numbered(tex, label):
+    return f"$$\n{tex}\n\\tag{{{equations()[label][1]}}}\n$$"
 
 
 def plain(text, page):
@@ -222,8 +207,7 @@ def plain(text, page):
 # --------------------------------------------------------------------------------------- files
 def plain_copy(path):
     """The notebook at ``path`` with its markdown made plain and its code as it is."""
-    notebook = clean(nbformat.read(path, as_version=4))
-    page = path.relative_to(ROOT).with_suffix("").as_posix()
+    notebook, page = clean(chapters.read(path)), chapters.name(path)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = plain(cell.source, page)

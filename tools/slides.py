@@ -17,6 +17,7 @@ from pathlib import Path
 import chapters
 import formula_sheet
 from bs4 import BeautifulSoup, NavigableString
+from page import whole_page
 
 BUILT = chapters.ROOT / "_build" / "html"
 MOST_WORDS = 40
@@ -32,29 +33,13 @@ SKIPPED = {
 }
 SENTENCE_ENDS = r"(?<=[.!?])(?<!Eq\.)(?<!Eqs\.)(?<!Sec\.)\s+(?=[A-Z“\"(])"
 TABLES = ("notation", "how-it-compares", "how-they-compare")
-DECK = """\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}: slides</title>
-<link rel="icon" href="../_static/favicon.svg">
-<link rel="stylesheet" href="../_static/vendor/reveal/reset.css">
-<link rel="stylesheet" href="../_static/vendor/reveal/reveal.css">
-<link rel="stylesheet" href="../_static/slides.css">
-<script>MathJax = {{options: {{enableMenu: false}}, chtml: {{matchFontHeight: false}}}};</script>
-<script defer src="../_static/vendor/mathjax/tex-chtml.js"></script>
-<script defer src="../_static/vendor/reveal/reveal.js"></script>
-<script defer src="../_static/slides.js"></script>
-</head>
-<body>
+STYLES = ("vendor/reveal/reset.css", "vendor/reveal/reveal.css", "slides.css")
+SCRIPTS = ("vendor/reveal/reveal.js", "slides.js")
+MATHS = "{options: {enableMenu: false}, chtml: {matchFontHeight: false}}"
+BODY = """\
 <div class="reveal"><main class="slides">
 {slides}
-</main></div>
-</body>
-</html>
-"""
+</main></div>"""
 
 
 @dataclass
@@ -281,8 +266,9 @@ def deck(part, pages):
     front = Slide(part, f"<ul>{names}</ul>\n<p>Right: on. Down: the answer. Esc: all.</p>", "title")
     quizzes[0:0] = [Slide("Quiz", "<p>Choose first, then look below.</p>", "title")]
     everything = [front, *slides, *quizzes]
-    body = "\n".join(slide.html() for slide in everything)
-    return DECK.format(title=part, slides=body), sum(1 + len(s.below) for s in everything)
+    body = BODY.format(slides="\n".join(slide.html() for slide in everything))
+    text = whole_page(f"{part}: slides", body, STYLES, SCRIPTS, MATHS)
+    return text, sum(1 + len(s.below) for s in everything)
 
 
 def write(folder):
