@@ -89,6 +89,14 @@ def test_exercise_notebook_is_readable_anywhere(name):
     assert raw == [], "markup that only the book understands"
 
 
+def test_an_exercise_brings_the_equations_it_names_and_no_link_to_another_chapter():
+    plain = teaching.plain("Compare {eq}`eq-fedavg` with {doc}`05_convergence`.", "notebooks/x")
+    words, equation = plain.split("\n\n")
+    number = re.match(r"Compare \((\d+)\) in \*", words).group(1)
+    assert "ipynb" not in words and words.endswith("with *Does it converge?*.")
+    assert f"\\tag{{{number}}}" in equation and "w_i" in equation
+
+
 def test_exercises_are_written_and_packed(tmp_path):
     teaching.write_exercises(tmp_path)
     for kind in ("exercises", "solutions"):

@@ -53,10 +53,6 @@ def read(path):
     return nbformat.read(path, as_version=4)
 
 
-def title(notebook):
-    return notebook.cells[0].source.splitlines()[0].removeprefix("# ")
-
-
 def split(notebook):
     """The chapter's cells before its exercises, and its exercises with their solutions.
 
@@ -149,6 +145,7 @@ def page_title(page):
     return re.search(r"^# (.*)$", markdown(path), re.MULTILINE).group(1)
 
 
+@functools.cache
 def equations():
     """Every labelled equation of the book: {label: (TeX, page)}, in the book's order."""
     found = {}

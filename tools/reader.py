@@ -219,21 +219,26 @@ def plain_copy(path):
     return notebook
 
 
+def pack(path, texts):
+    """An archive of {name: text}."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in texts.items():
+            # one date for all, so that the same notebooks make the same archive
+            entry = zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0))
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, text)
+
+
 def write(folder=FOLDER):
     """All plain copies, and an archive of them. Returns the paths of the copies."""
-    folder, written = Path(folder), []
+    folder, texts = Path(folder), {}
     for path in all_notebooks():
-        target = folder / path.relative_to(ROOT)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text_of(plain_copy(path)), encoding="utf-8")
-        written.append(target)
-    with zipfile.ZipFile(folder / "notebooks.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in written:
-            # one date for all, so that the same notebooks make the same archive
-            entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), (2026, 1, 1, 0, 0, 0))
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, path.read_bytes())
-    return written
+        name = path.relative_to(ROOT).as_posix()
+        texts[name] = text_of(plain_copy(path))
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(texts[name], encoding="utf-8")
+    pack(folder / "notebooks.zip", texts)
+    return [folder / name for name in texts]
 
 
 if __name__ == "__main__":

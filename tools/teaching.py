@@ -9,11 +9,11 @@ FOLDER is _build/html/teaching unless told otherwise; `make book` makes all thre
 
 import re
 import sys
-import zipfile
 from pathlib import Path
 
 import chapters
 import nbformat
+import reader
 from notebooks import setup_cell, text_of
 
 FOLDER = chapters.ROOT / "_build" / "html" / "teaching"
@@ -32,21 +32,13 @@ YOUR_CODE = "# your code"
 
 
 # --------------------------------------------------------------------------------- exercises
-def plain(text, equations):
-    """Markdown that any notebook front end shows: no roles of the book, equations beside it."""
+def plain(text, page):
+    """Markdown that any notebook front end shows; the equations it names stand below it."""
     named = dict.fromkeys(re.findall(r"\{eq\}`([^`]+)`", text))
-    text = re.sub(r"\{eq\}`([^`]+)`", r"equation *\1*", text)
-    text = re.sub(r"\{(?:prf:)?ref\}`(?:([^`<]+) <)?([^`>]+)>?`", _reference, text)
-    text = re.sub(r"\{cite(?::\w+)?\}`([^`]+)`", r"[\1]", text)
-    text = re.sub(r"\{(?:term|doc)\}`([^`]+)`", r"*\1*", text)
-    for label in named:
-        text += f"\n\nEquation *{label}*:\n\n$$\n{equations[label][0]}\n$$"
-    return text
-
-
-def _reference(found):
-    words, label = found.groups()
-    return words or f"*{label}*"
+    beside = [reader.numbered(chapters.equations()[label][0], label) for label in named]
+    # the other chapters do not lie beside an exercise notebook: their titles, and no links
+    words = re.sub(r"\[([^]]+)\]\([^)]+\.ipynb\)", r"*\1*", reader.plain(text, page))
+    return "\n\n".join([words, *beside])
 
 
 def headings(cell):
@@ -54,10 +46,14 @@ def headings(cell):
     return "\n\n".join(re.findall(r"^##+ .*$", cell.source, re.MULTILINE))
 
 
-def exercise_notebook(chapter, solutions, equations):
-    """One chapter's exercises as a notebook, with or without their solutions."""
+def exercise_notebook(path, solutions):
+    """One chapter's exercises as a notebook, with or without their solutions; or None."""
+    chapter, page = chapters.read(path), chapters.name(path)
     before, exercises = chapters.split(chapter)
-    opening = (WITH_SOLUTIONS if solutions else INTRODUCTION).format(title=chapters.title(chapter))
+    if not exercises:
+        return None
+    title = chapters.page_title(page)
+    opening = (WITH_SOLUTIONS if solutions else INTRODUCTION).format(title=title)
     cells = [nbformat.v4.new_markdown_cell(opening)]
     for cell in before:
         if cell.cell_type == "code":
@@ -68,7 +64,7 @@ def exercise_notebook(chapter, solutions, equations):
     cells.append(nbformat.v4.new_markdown_cell("## Exercises"))
     for number, exercise in enumerate(exercises, start=1):
         name = f"### Exercise {number}: {exercise.label}\n\n"
-        cells.append(nbformat.v4.new_markdown_cell(name + plain(exercise.text, equations)))
+        cells.append(nbformat.v4.new_markdown_cell(name + plain(exercise.text, page)))
         if not solutions:
             cells.append(nbformat.v4.new_markdown_cell(YOUR_WORDS))
             cells.append(nbformat.v4.new_code_cell(YOUR_CODE))
@@ -78,7 +74,7 @@ def exercise_notebook(chapter, solutions, equations):
             if cell.cell_type == "code":
                 cells.append(nbformat.v4.new_code_cell(cell.source))
             else:
-                cells.append(nbformat.v4.new_markdown_cell(plain(cell.source, equations)))
+                cells.append(nbformat.v4.new_markdown_cell(plain(cell.source, page)))
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number:03d}"
     notebook = nbformat.v4.new_notebook(cells=cells)
@@ -88,16 +84,12 @@ def exercise_notebook(chapter, solutions, equations):
 
 def exercise_notebooks():
     """Every notebook for students and for teachers: {file name: notebook}."""
-    equations, made = chapters.equations(), {}
-    for path in chapters.chapters():
-        chapter = chapters.read(path)
-        if not chapters.split(chapter)[1]:
-            continue
-        for kind in ("exercises", "solutions"):
-            made[f"{kind}/{path.stem}.ipynb"] = exercise_notebook(
-                chapter, kind == "solutions", equations
-            )
-    return made
+    made = {
+        f"{kind}/{path.stem}.ipynb": exercise_notebook(path, kind == "solutions")
+        for path in chapters.chapters()
+        for kind in ("exercises", "solutions")
+    }
+    return {name: notebook for name, notebook in made.items() if notebook is not None}
 
 
 def write_exercises(folder=FOLDER):
@@ -108,13 +100,8 @@ def write_exercises(folder=FOLDER):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text_of(notebook), encoding="utf-8")
     for kind in ("exercises", "solutions"):
-        with zipfile.ZipFile(Path(folder) / f"{kind}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, notebook in made.items():
-                if name.startswith(kind):
-                    # a fixed date: the same chapters give the same bytes
-                    entry = zipfile.ZipInfo(name, date_time=(2020, 1, 1, 0, 0, 0))
-                    entry.compress_type = zipfile.ZIP_DEFLATED
-                    archive.writestr(entry, text_of(notebook))
+        own = {name: text_of(made[name]) for name in made if name.startswith(kind)}
+        reader.pack(Path(folder) / f"{kind}.zip", own)
     return len(made)
 
 
