@@ -268,8 +268,10 @@ class Federation:
         rows = 1 if work is None else len(work.rows)
         each = (5 + rows) * a_model + self._activations  # w, gradient, two moments, what was given
         fits = free_memory(self.device) // 2 // (each if plain else 2 * each)
-        if plain and self.network.dense is not None and self.device.type == "cpu":
-            fits = min(fits, CACHE // a_model)
+        if self.device.type == "cpu":
+            by_hand = plain and self.network.dense is not None
+            at_most = CACHE // a_model if by_hand else max(CACHE // a_model, math.ceil(k / 2))
+            fits = min(fits, at_most)
         chunks = math.ceil(k / min(k, max(1, fits)))
         return math.ceil(k / chunks), 1
 

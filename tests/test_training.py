@@ -186,7 +186,7 @@ def memory(what):
     lines = Path("/proc/self/status").read_text().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(what))
 few = fed.everyone[:2]
-fed.train(fed.initial()[few], few)  # torch's own libraries and buffers, once
+fed.train(torch.stack([fed._initial] * 2), few)  # torch's own libraries and buffers, once
 Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
 before = memory("VmRSS")
 w = fed.initial()
@@ -199,9 +199,13 @@ assert used <= bound * stack + fed.m * fed._activations, f"{used / stack:.2f} st
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured in Linux's way")
-def test_peak_memory():
-    """Adam on a stack of 300 MLPs: at most six stacks of models, and the activations."""
-    command = [sys.executable, "-c", MEMORY, "mlp", "300", "stacked", "6"]
+@pytest.mark.parametrize(
+    ("model", "clients", "engine"),
+    [("mlp", 300, "stacked"), ("mcmahan_cnn", 60, "threads"), ("mcmahan_cnn", 40, "stacked")],
+)
+def test_peak_memory(model, clients, engine):
+    """With Adam: at most six stacks of models, and the activations."""
+    command = [sys.executable, "-c", MEMORY, model, str(clients), engine, "6"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -181,7 +181,7 @@ def run(path, given, out=None):
     out = Path(out or ROOT / "_build" / "experiments" / f"{path.stem}-{label}.ipynb")
     out.parent.mkdir(parents=True, exist_ok=True)
     scale = given.get("SCALE", names.get("SCALE"))
-    with progress_bar(ROOT / "checkpoints" / path.stem / str(scale)):
+    with progress_bar(*(ROOT / top / path.stem / str(scale) for top in ("checkpoints", "results"))):
         papermill.execute_notebook(
             path, out, parameters=given, cwd=path.parent, progress_bar=False, kernel_name="python3"
         )
@@ -194,8 +194,8 @@ def run(path, given, out=None):
 
 
 @contextlib.contextmanager
-def progress_bar(folder):
-    """A bar in the terminal that follows what ``pfl_lib.experiments.measure`` says in ``folder``.
+def progress_bar(*folders):
+    """A bar in the terminal that follows what ``pfl_lib.experiments.measure`` says in a folder.
 
     The notebook runs in another process, and its own bars would end up in the notebook.
     """
@@ -206,13 +206,14 @@ def progress_bar(folder):
     def watch():
         bar = None
         while not over.wait(1 if sys.stderr.isatty() else 60):  # a log file wants fewer lines
+            said = [folder / "progress.json" for folder in folders]
+            # what is older is of an earlier start
+            said = [path for path in said if path.exists() and path.stat().st_mtime >= began]
             try:
-                told = json.loads((folder / "progress.json").read_text())
-            except (OSError, ValueError):
+                told = json.loads(said[0].read_text())
+            except (IndexError, OSError, ValueError):
                 continue
-            if (folder / "progress.json").stat().st_mtime < began:
-                continue  # of an earlier start
-            seen = [int(p.stem[6:]) for p in (folder / told["folder"]).glob("round-*.json")]
+            seen = [int(p.stem[6:]) for p in (said[0].parent / told["folder"]).glob("round-*.json")]
             bar = bar or tqdm(total=told["runs"], unit="run", dynamic_ncols=True)
             bar.n = told["run"] + max(seen, default=0) / told["rounds"]
             bar.set_description(f"{told['now']}, round {max(seen, default=0)}/{told['rounds']}")
