@@ -3,6 +3,13 @@
 import html
 
 
+def _style(word):
+    """A number stays on one line: 6.4 M, 98.1 ± 0.2. What follows it may go below."""
+    if any(letter.isdigit() for letter in word) and len(word) <= 12:
+        return ' style="white-space: nowrap"'
+    return ' style="min-width: 7.2em"' if "±" in word else ""
+
+
 class Shown:
     """Rows of words under a head.  ``bold`` names the first cell of a row to be set in bold."""
 
@@ -10,7 +17,7 @@ class Shown:
         self.head, self.rows = tuple(head), [tuple(row) for row in rows]
         self.bold, self.note = bold, note
         # columns of sentences: else the browser squeezes the last ones
-        self.style = ' style="min-width: 8em"' if wide else ""
+        self.style = ' style="min-width: 7.5em"' if wide else ""
 
     def __repr__(self):
         rows = [self.head, *self.rows]
@@ -24,10 +31,11 @@ class Shown:
         )
         body = ""
         for row in self.rows:
-            first, *others = (html.escape(word) for word in row)
+            first = html.escape(row[0])
             first = f"<strong>{first}</strong>" if row[0] == self.bold else first
-            cells = "".join(f"<td>{word}</td>" for word in others)
-            body += f'<tr><th scope="row">{first}</th>{cells}</tr>'
+            cells = "".join(f"<td{_style(word)}>{html.escape(word)}</td>" for word in row[1:])
+            room = ' style="min-width: 10em"' if len(row[0]) > 20 else ""
+            body += f'<tr><th scope="row"{room}>{first}</th>{cells}</tr>'
         note = f"<p>{html.escape(self.note)}</p>" if self.note else ""
         table = f'<table class="table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
         # wide tables scroll; the keyboard must reach what scrolls
