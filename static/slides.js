@@ -3,15 +3,33 @@
   "use strict";
   await window.MathJax.startup.promise;
 
-  // Explorers are as tall as they like: show them as large as the slide allows.
+  // Explorers wrap their panels as a page does: try some widths, take the one that reads largest.
   function fit(slide) {
     const frame = slide && slide.querySelector("iframe");
     const body = frame && frame.contentDocument && frame.contentDocument.body;
-    if (!body) return;
+    const explorer = body && body.querySelector(".pfl-explorer");
+    if (!explorer) return;
+    explorer.style.maxWidth = "none";
     body.style.margin = "0 auto";
-    body.style.width = "fit-content";
-    body.style.zoom = 1;
-    body.style.zoom = Math.min(1.25, frame.clientHeight / body.scrollHeight);
+    function zoomAt(width) {
+      body.style.zoom = 1;
+      body.style.width = `${width}px`;
+      const most = Math.min(frame.clientWidth / width, frame.clientHeight / body.scrollHeight);
+      return Math.min(1.25, most);
+    }
+    const widths = [860, 960, 1080, 1200, 1400, 1600];
+    const best = widths.reduce((a, b) => (zoomAt(b) > zoomAt(a) * 1.02 ? b : a));
+    body.style.zoom = zoomAt(best);
+  }
+
+  // A figure that is nearly as tall as wide has its words beside it, not below.
+  function place(image) {
+    const tall = image.naturalHeight > 0.6 * image.naturalWidth;
+    image.closest("section").classList.toggle("tall", tall);
+  }
+  for (const image of document.querySelectorAll(".figure img")) {
+    if (image.complete) place(image);
+    image.addEventListener("load", () => place(image));
   }
 
   Reveal.on("ready", (event) => fit(event.currentSlide));

@@ -32,6 +32,10 @@ SKIPPED = {
     "reading",
 }
 SENTENCE_ENDS = r"(?<=[.!?])(?<!Eq\.)(?<!Eqs\.)(?<!Sec\.)\s+(?=[A-Z“\"(])"
+WHOLE = r"[.!?][”\")]?(</\w+>)*$"  # else an equation was its end
+ASIDE = r"<strong>(Check|What it does not show)"
+LEAST_WORDS = 4
+LEAD_WORDS = 6
 TABLES = ("notation", "how-it-compares", "how-they-compare")
 STYLES = ("vendor/reveal/reset.css", "vendor/reveal/reveal.css", "slides.css")
 SCRIPTS = ("vendor/reveal/reveal.js", "slides.js")
@@ -120,12 +124,21 @@ def heaps(pieces, most=MOST_WORDS):
     return next(filled(limit) for limit in range(1, most + 1) if len(filled(limit)) == fewest)
 
 
+def with_leads(found):
+    """A few bold words that head a paragraph, joined to the sentence that says what they mean."""
+    lead = re.fullmatch(r"<strong>.*</strong>", found[0]) if found[1:] else None
+    if lead is None or words(found[0]) > LEAD_WORDS:
+        return found
+    joined = f"{found[0]} {found[1]}"
+    return [joined, *found[2:]] if words(joined) <= MOST_WORDS else found
+
+
 def key_sentence(section):
     """A section in a sentence: one in bold, or 'In words', or after its equation, or the first."""
     paragraphs = [p for p in section.find_all("p", recursive=False)]
-    everything = [s for p in paragraphs for s in sentences(p)]
-    fitting = [s for s in everything if words(s) <= MOST_WORDS and not s.endswith(":")]
-    fitting = [s for s in fitting if "<strong>Check" not in s]
+    everything = [s for p in paragraphs for s in with_leads(sentences(p))]
+    fitting = [s for s in everything if LEAST_WORDS <= words(s) <= MOST_WORDS]
+    fitting = [s for s in fitting if re.search(WHOLE, s) and not re.search(ASIDE, s)]
     bold = [s for s in fitting if words("".join(re.findall(r"<strong>.*?</strong>", s))) >= 4]
     said = [s for s in fitting if s.startswith("In words")]
     # a paragraph before an equation leads to it; the one after a figure says what is seen
@@ -133,7 +146,8 @@ def key_sentence(section):
     picture = section.select_one(":scope > div.math, :scope > div.cell")
     if picture is not None:
         following = picture.find_next_sibling("p")
-        after = [s for s in (sentences(following) if following else []) if s in fitting]
+        said_there = with_leads(sentences(following)) if following else []
+        after = [s for s in said_there if s in fitting]
         if "math" in picture["class"]:
             first = fitting[:1]
     return next((s for found in (bold, said, first, after, fitting) for s in found[:1]), "")
