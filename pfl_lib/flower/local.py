@@ -137,12 +137,12 @@ class LocalNetwork:
         return (self.home / f"{name}.log").read_text(errors="replace")[-2000:]
 
     def stop(self):
-        """End the nodes, then the SuperLink; by force only what is left after eight seconds."""
+        """End the nodes, then the SuperLink; by force only what is left after half a minute."""
         pids = [p for q in self.processes.values() for p in (q.pid, *_descendants(q.pid))]
         for name in sorted(self.processes, reverse=True):  # node…, then link
             if self.processes[name].poll() is None:
                 self.processes[name].terminate()
-        end = time.monotonic() + 8
+        end = time.monotonic() + 30
         for process in self.processes.values():
             try:
                 process.wait(max(0.1, end - time.monotonic()))
