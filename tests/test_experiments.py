@@ -178,8 +178,12 @@ def test_every_result_belongs_to_an_experiment():
 
 
 def test_the_overview_puts_the_largest_disagreement_first():
-    paper = {"Separate": 10.0, "<FedAvg>": 99.0, "third": 50.0}
-    methods = METHODS | {"third": algorithm("fedavg-ft")}
+    paper = {"Separate": 10.0, "FedAvg": 99.0, "FedAvg-FT": 50.0}
+    names = {"Separate": "separate", "FedAvg": "fedavg", "FedAvg-FT": "fedavg-ft"}
+    methods = {label: algorithm(name) for label, name in names.items()}
+    methods["FedAMP, σ = 3"] = algorithm(
+        "fedamp", sigma=3.0, self_weight=0.5
+    )  # a sweep does not count
     trial = Case(federation, methods, 1, paper=paper)
     found, _ = measure("trial", "laptop", {"a": trial}, folder=None, progress=False)
     every = {("trial", "laptop"): found}
@@ -190,6 +194,6 @@ def test_the_overview_puts_the_largest_disagreement_first():
     assert overview.disagreements(every, scale="paper").rows == []
     assert overview.same_order(every).rows[0][3] == "3"
     standing = {row[0]: row for row in overview.standing(every, least=1).rows}
-    assert set(standing) == set(methods) and standing["Separate"][3] == ""
+    assert set(standing) == set(names) and standing["Separate"][3] == ""
     places = sorted(float(row[2]) for row in standing.values())
     assert places == [0.0, 0.5, 1.0]

@@ -3,7 +3,10 @@
 from scipy.stats import kendalltau, rankdata
 
 from pfl_lib._show import Shown
+from pfl_lib.algorithms import BY_NAME
 from pfl_lib.experiments.results import stored
+
+NOTHING = "Nothing is stored yet."
 
 
 def ran(results=None):
@@ -16,16 +19,15 @@ def ran(results=None):
             (
                 name,
                 scale,
-                record["about"],
-                record["source"] or "our own",
+                "stale" if found.stale() else "fresh",
                 " or ".join(map(str, rounds)),
                 str(len(record["seeds"])),
                 f"{sum(run['seconds'] for run in record['runs']) / 60:.0f}",
                 record["date"],
-                "stale" if found.stale() else "fresh",
+                record["about"],
             )
         )
-    head = ("experiment", "scale", "what", "after", "rounds", "seeds", "minutes", "date", "code")
+    head = ("experiment", "scale", "code", "rounds", "seeds", "minutes", "date", "what")
     return Shown(head, rows)
 
 
@@ -45,7 +47,7 @@ def disagreements(results=None, most=25, scale=None):
                     rows.append((abs(difference), row))
     rows.sort(key=lambda pair: -pair[0])
     head = ("method", "where", "experiment", "scale", "ours", "paper", "difference")
-    return Shown(head, [row for _, row in rows[:most]])
+    return Shown(head, [row for _, row in rows[:most]], note="" if rows else NOTHING)
 
 
 def same_order(results=None, scale=None):
@@ -69,13 +71,17 @@ def same_order(results=None, scale=None):
 
 def standing(results=None, scale=None, least=3):
     """Each method over all cases it was in: mean rank (0 best, 1 worst) and how often it beats
-    Separate and FedAvg, by the last round.  Methods in fewer than ``least`` cases are left out."""
+    Separate and FedAvg, by the last round.  Methods in fewer than ``least`` cases are left out.
+
+    Only methods by their own names count, and FedAMP with the median rule: a sweep of some
+    setting would compare a method with itself many times."""
+    names = {algorithm.label for algorithm in BY_NAME.values()} | {"FedAMP, median σ"}
     ranks, over = {}, {"Separate": {}, "FedAvg": {}}
     for (_, size), found in _all(results).items():
         if scale not in (None, size):
             continue
         for case in found.cases:
-            here = [m for m in found.methods if found.of(m, case)]
+            here = [m for m in found.methods if m in names and found.of(m, case)]
             last = {m: found.mean(m, "last", case) for m in here}
             if len(here) < 3:
                 continue
