@@ -3,6 +3,7 @@
 - a description and a social card (title, words, a picture) for every page, made offline;
 - the download button of a notebook gives the plain copy (tools/reader.py), and the Colab button
   opens it, from the branch to which the site is published;
+- the library's reference leads from a formula to its equation in the book;
 - ``{notebook-downloads}``, a table of all notebooks to download, and ``{versions}``;
 - a sitemap, when ``html_baseurl`` says where the site is.
 """
@@ -144,6 +145,12 @@ def _plain_buttons(app, pagename, templatename, context, doctree):
     mend(context.get("header_buttons", []))
 
 
+# ----------------------------------------------------------------------------------- reference
+def _equations(app, what, name, thing, options, lines):
+    """The label of an equation in a docstring becomes a link to the equation."""
+    lines[:] = [re.sub(r"Equation label: (eq-[a-z0-9-]+)$", r"Equation :eq:`\1`", s) for s in lines]
+
+
 # ----------------------------------------------------------------------------------- downloads
 class NotebookDownloads(SphinxDirective):
     """A table of all notebooks, in the order of the book: page, and plain copy to download."""
@@ -196,6 +203,8 @@ def _in_order(env):
 def setup(app):
     app.add_directive("notebook-downloads", NotebookDownloads)
     app.add_directive("versions", Versions)
+    app.setup_extension("sphinx.ext.autodoc")
+    app.connect("autodoc-process-docstring", _equations)
     app.connect("html-page-context", _metadata, priority=600)
     app.connect("html-page-context", _plain_buttons, priority=600)
     app.connect("build-finished", _sitemap)
