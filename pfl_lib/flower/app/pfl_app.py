@@ -1,4 +1,7 @@
-"""The app that `flwr run` hands out; clients with data of their own give `client_app` a loader."""
+"""The app that `flwr run` hands out.
+
+Clients with data of their own give `client_app` a loader.
+"""
 
 from pfl_lib.flower.apps import client_app, server_app
 
