@@ -13,6 +13,7 @@ import html
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urljoin
 
 import chapters
 import formula_sheet
@@ -72,13 +73,23 @@ def words(text):
 
 
 def inline(node):
-    """The inside of an element as HTML, links as plain words (their targets are elsewhere)."""
+    """The inside of an element as HTML, links as plain words (their targets are elsewhere).
+
+    A number that no slide shows remains a link: see ``lead_to_the_page``.
+    """
     copy = BeautifulSoup(str(node), "html.parser").find(True)
     for link in copy.select("a.headerlink"):
         link.decompose()
-    for link in copy.select("a"):
+    for link in copy.select("a:not(.page)"):
         link.unwrap()
     return copy.decode_contents().strip()
+
+
+def lead_to_the_page(top, page):
+    """Equations and exercises have their numbers from the book: their links lead there."""
+    for link in top.select('a[href*="#equation-"], a[href*="#ex-"]'):
+        target = urljoin(f"/{page}.html", link["href"])
+        link.attrs = {"class": "page", "href": f"..{target}"}
 
 
 def sentences(paragraph):
@@ -230,6 +241,7 @@ def failure_slides(section):
 def chapter_slides(page, computed):
     soup = BeautifulSoup((BUILT / f"{page}.html").read_text(encoding="utf-8"), "html.parser")
     top = soup.select_one("article section")
+    lead_to_the_page(top, page)
     slides = [Slide(heading(top), f"<p>{key_sentence(top)}</p>", "title")]
     goals = top.select_one("div.admonition.tip ul")
     slides += text_slides("You will be able to", [inline(li) for li in goals("li")], as_list=True)
