@@ -18,17 +18,18 @@ from pfl_lib.comparison import DECIDES, PERSONAL, PLACES, SHARED
 plt.switch_backend(matplotlib.get_backend())
 
 #: Okabe and Ito's palette, in the order the explorers use.
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#7A6000", "#555555")
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8F7000", "#555555")
 METHODS = {
     "Separate": "#555555",
     "FedAvg": "#56B4E9",
     "FedAvg-FT": "#0072B2",
     "FedAMP": "#D55E00",
+    "FedAMP, σ=100": "#D55E00",
     "FedAMP, median σ": "#A6266E",
     "HeurFedAMP": "#E69F00",
     "FedACS": "#009E73",
     "SPFL": "#CC79A7",
-    "FedALA": "#7A6000",
+    "FedALA": "#8F7000",
 }
 DECIDERS = (("#555555", ":"), ("#0072B2", "-"), ("#D55E00", "--"), ("#009E73", "-."))
 STYLE = {
@@ -53,15 +54,23 @@ def colour_of(label, position=0):
     return METHODS.get(label, PALETTE[position % len(PALETTE)])
 
 
-def panels(count, size=(10, 4.2), **how):
-    """A figure with ``count`` axes side by side, in the book's style.
+def panels(count, size=(10, 4.2), rows=1, **how):
+    """A figure with ``count`` axes side by side, or in ``rows`` rows, in the book's style.
 
     >>> figure, axes = panels(2)
     >>> len(axes)
     2
+    >>> len(panels(3, size=(8, 7), rows=2)[1])
+    3
     """
     with plt.rc_context(STYLE):
-        return plt.subplots(1, count, figsize=size, layout="constrained", **how)
+        columns = -(-count // rows)
+        figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", **how)
+    if rows > 1:
+        for spare in axes.flat[count:]:
+            spare.remove()
+        axes = axes.flat[:count]
+    return figure, axes
 
 
 def weights(xi, groups=None, ax=None, title="", self_too=False):
@@ -253,9 +262,14 @@ def gains(values, rows, columns, ax=None, title="", label="points gained"):
         [[float("nan") if v is None else float(v) for v in line] for line in values]
     )
     top = max(1e-9, float(grid.nan_to_num(0).abs().max()))
+    names = [str(name).replace(", ", ",\n") for name in columns]
     with plt.rc_context(STYLE):
         if ax is None:
-            size = (2.6 + 1.25 * len(columns), 1.6 + 0.42 * len(rows))
+            # every column as wide as the longest of their names, and room for the rows' names
+            widest = max(len(line) for name in names for line in name.split("\n"))
+            beside = 1.5 + 0.085 * max(len(str(row)) for row in rows)
+            wide = beside + len(columns) * (0.25 + 0.09 * widest)
+            size = (wide, max(2.9, 1.6 + 0.42 * len(rows)))
             ax = plt.subplots(figsize=size, layout="constrained")[1]
         how = {"cmap": "PuOr", "vmin": -top, "vmax": top, "aspect": "auto"}
         picture = ax.imshow(grid, **how)
@@ -266,7 +280,7 @@ def gains(values, rows, columns, ax=None, title="", label="points gained"):
                     colour = "white" if abs(value) > 0.6 * top else "black"
                     text = f"{value:+.1f}".replace("-", "−")
                     ax.text(x, y, text, ha="center", va="center", color=colour)
-        ax.set_xticks(range(len(columns)), columns, rotation=20, ha="right")
+        ax.set_xticks(range(len(columns)), names)
         ax.set_yticks(range(len(rows)), rows)
         ax.set_title(title)
         ax.tick_params(length=0)
@@ -314,13 +328,14 @@ def table(histories):
     >>> table([history]).splitlines()[0].split()
     ['method', 'last', 'best', 'worst', '10', '%', 'sent', 'tested']
     """
-    head = f"{'method':<14}{'last':>8}{'best':>8}{'worst 10 %':>12}{'sent':>9}   tested"
+    rows = [history.summary() for history in histories]
+    wide = max([14, *(len(row["method"]) + 1 for row in rows)])
+    head = f"{'method':<{wide}}{'last':>8}{'best':>8}{'worst 10 %':>12}{'sent':>9}   tested"
     lines = [head, "-" * len(head)]
-    for history in histories:
-        row = history.summary()
+    for row in rows:
         lines.append(
-            f"{row['method']:<14}{row['last']:>8.3f}{row['best']:>8.3f}{row['worst 10 %']:>12.3f}"
-            f"{_short(row['sent']):>9}   {row['tested']}"
+            f"{row['method']:<{wide}}{row['last']:>8.3f}{row['best']:>8.3f}"
+            f"{row['worst 10 %']:>12.3f}{_short(row['sent']):>9}   {row['tested']}"
         )
     return "\n".join(lines)
 
