@@ -24,8 +24,6 @@ from pfl_lib.training import Network, Prox, Samples, Settings, Work
 
 NORMALISE_ONCE = 2**29  # bytes: smaller data sets are normalised once, larger ones by the batch
 ENGINES = ("auto", "loop", "stacked", "threads")
-
-
 CACHE = 2**24  # bytes of models that are trained together on a CPU
 
 

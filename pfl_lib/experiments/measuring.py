@@ -101,10 +101,11 @@ def measure(
         if where:
             decides = [method.settings(), fed.describe(), dict(case.how), used]
             place = where / _file_name(f"{label}-{method_label}-{seed}-{_digest(decides)}")
-            _tell(where, number, len(todo), f"{label} {method_label}, seed {seed}", place, case)
         found = _finished(place, case)
         if found is None and only is not None and method_label not in only:
             continue
+        if where:
+            _tell(where, number, len(todo), f"{label} {method_label}, seed {seed}", place, case)
         history, more = found or _one(method, fed, case, place, extra, keep_models, progress)
         code |= used
         here = {method_label: (history, more)}
@@ -152,7 +153,11 @@ def _finished(place, case):
 def _part_of(history, part, label):
     """The history of the other models that a method has on its way, as a method of their own."""
     settings = history.settings | {"read from": f"{label}, {part}"}
-    return replace(history, accuracy=history.also[part], also={}, settings=settings)
+    tested = f"the {part} model of {label}"
+    # whose loss was measured is the other model
+    return replace(
+        history, tested=tested, accuracy=history.also[part], loss=[], also={}, settings=settings
+    )
 
 
 def _one(method, fed, case, place, extra, keep_models, progress):
