@@ -1,7 +1,7 @@
 """How fast is training, against the usual way, in one run?  `make bench` calls this.
 
-Runs are interleaved and medians taken, so that a busy moment of the machine hits all alike; what
-is reported are ratios within the run.  Results go to results/benchmarks/engine.json.
+The ways take turns of half a second or more, and a ratio is the median over the rounds of turns:
+a busy moment of the machine hits all alike.  Results go to results/benchmarks/engine.json.
 
 On a busy machine kernels on several cores wait for each other and seconds mean little; there
 ``--one-core`` compares the processor time of one core.
@@ -44,8 +44,11 @@ TRIED = [
 FLUKE = Path(__file__).parent.parent / ".venv-fluke/bin/python"
 
 
-def medians(ways, asked):
-    """Median seconds of each way: one warm-up, then the ways take turns, within a time limit."""
+def measured(ways, asked):
+    """Median seconds of each way, and median ratio of the first way to it, turn by turn.
+
+    One warm-up, then the ways take turns, within a time limit.
+    """
     seconds = {name: [] for name in ways}
     end = time.monotonic() + asked.limit
     for repeat in range(asked.repeats + 1):
@@ -57,7 +60,12 @@ def medians(ways, asked):
                 seconds[name].append(took)
     for way in ways.values():
         way.close()
-    return {name: statistics.median(values) for name, values in seconds.items()}
+    first = next(iter(seconds.values()))
+    ratio = {n: statistics.median(a / b for a, b in zip(first, s)) for n, s in seconds.items()}
+    return (
+        {name: statistics.median(values) for name, values in seconds.items()},
+        {name: round(value, 2) for name, value in ratio.items()},
+    )
 
 
 def training(workload, asked):
@@ -70,14 +78,14 @@ def training(workload, asked):
         if engine != "threads" or fed.device.type == "cpu":
             train = federation(*workload, engine=engine).train
             ways[engine] = Timed(partial(train, fed.initial(), fed.everyone), asked.device)
-    seconds = medians(ways, asked)
+    seconds, ratio = measured(ways, asked)
     model, clients, samples, batch_size, optimizer, _ = workload
     return {
         "workload": f"{model}, {clients} clients of {samples}, batch {batch_size}, {optimizer}",
         "chosen": fed.plan().split("'")[1],
         "plan": fed.plan(),
         "samples per second": {n: round(clients * samples / s) for n, s in seconds.items()},
-        "ratio": {name: round(seconds["usual way"] / s, 2) for name, s in seconds.items()},
+        "ratio": ratio,
     }
 
 
@@ -91,12 +99,12 @@ def server_step(m, asked):
         "usual way": Process("pairwise", (m, d, asked.device)),
         "library": Timed(partial(step, stack(m, d, asked.device)), asked.device),
     }
-    seconds = medians(ways, asked)
+    seconds, ratio = measured(ways, asked)
     return {
         "workload": f"FedAMP's server step, {m} clients, {d:,} parameters",
         "chosen": "library",
         "seconds": {name: round(s, 3) for name, s in seconds.items()},
-        "ratio": {name: round(seconds["usual way"] / s, 2) for name, s in seconds.items()},
+        "ratio": ratio,
         "largest difference": difference,
     }
 
@@ -109,17 +117,16 @@ def tried(model, words, changes, asked):
         words: Process("tried", (changes, *workload)),
     }
     try:
-        seconds = medians(ways, asked)
+        _, ratio = measured(ways, asked)
     except RuntimeError as error:  # an instruction that this processor claims and does not have
         return {"model": model, "change": words, "ratio": None, "why": str(error)}
-    ratio = round(seconds["chosen"] / seconds[words], 2)
-    return {"model": model, "change": words, "ratio": ratio}
+    return {"model": model, "change": words, "ratio": ratio[words]}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--limit", type=float, default=25, help="seconds for each workload")
+    parser.add_argument("--limit", type=float, default=40, help="seconds for each workload")
     parser.add_argument("--only", default="", help="workloads whose name holds this text")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--one-core", action="store_true", help="processor time of one core")

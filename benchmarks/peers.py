@@ -6,8 +6,8 @@
 * ``Tried``: the library itself with something changed, to show what pays and what does not.
 
 A process of its own, since ``pfl_lib`` tells the C library to keep freed memory, which would help
-the others too.  ``python peers.py WAY WORKLOAD`` does the work once for every line it reads, and
-answers with the seconds and the seconds of processor time it took.
+the others too.  ``python peers.py WAY WORKLOAD`` does the work for a turn for every line it
+reads, and answers with the seconds and the seconds of processor time it took.
 """
 
 import json
@@ -25,6 +25,7 @@ import pfl_lib
 from pfl_lib import models
 
 SIGMA, SELF_WEIGHT = 100.0, 0.2  # of the server step
+TURN = 0.5  # seconds that a turn lasts at least: one call of a fast way would measure the clock
 
 
 def federation(model, clients, samples, batch_size, optimizer, device="cpu", **how):
@@ -147,17 +148,20 @@ def stack(m, d, device):
 
 
 class Timed:
-    """A call that says how long it took: seconds, and seconds of processor time."""
+    """A call, made again and again for a turn, that says how long one took on average: seconds,
+    and seconds of processor time."""
 
     def __init__(self, call, device):
         self.call, self.device = call, device
 
     def __call__(self):
-        began = time.perf_counter(), time.process_time()
-        self.call()
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-        return time.perf_counter() - began[0], time.process_time() - began[1]
+        began, calls = (time.perf_counter(), time.process_time()), 0
+        while calls == 0 or time.perf_counter() - began[0] < TURN:
+            self.call()
+            if self.device == "cuda":
+                torch.cuda.synchronize()
+            calls += 1
+        return [(time.perf_counter() - began[0]) / calls, (time.process_time() - began[1]) / calls]
 
     def close(self):
         self.call = None

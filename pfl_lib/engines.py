@@ -249,10 +249,10 @@ def _dense_step(layers, pieces, batch, client):
     inputs, out = dense_forward(layers, {n: p["w"] for n, p in pieces.items()}, batch.x)
     # d loss / d logits = (softmax − one-hot) · weight / Σ weight; torch's own softmax is slow on
     # rows as short as these
+    share = batch.weight / batch.weight.sum(1, keepdim=True)
     error = out.sub_(out.amax(2, keepdim=True)).exp_()
-    error /= error.sum(2, keepdim=True)
-    error.scatter_add_(2, batch.y[:, :, None], -torch.ones_like(error[:, :, :1]))
-    error *= (batch.weight / batch.weight.sum(1, keepdim=True))[:, :, None]
+    error *= (share / error.sum(2))[:, :, None]
+    error.scatter_add_(2, batch.y[:, :, None], -share[:, :, None])
     for layer, x in zip(reversed(layers), reversed(inputs)):
         matrix, bias = pieces[f"{layer}.weight"], pieces[f"{layer}.bias"]
         first = layer == layers[0]
