@@ -5,18 +5,15 @@ Row i of every stack of models belongs to client i.  An algorithm needs two verb
 """
 
 import copy
-import ctypes
 import hashlib
 import math
-import os
-import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from pfl_lib import _check, engines, models
+from pfl_lib._memory import free_memory, keep_freed_memory
 from pfl_lib.data.dataset import Dataset
 from pfl_lib.partition import Partition
 from pfl_lib.random import keyed_generator
@@ -102,7 +99,7 @@ class Federation:
         )
         self.sizes = torch.tensor([len(i) for i in partition.train], dtype=dtype).to(self.device)
         if self.device.type == "cpu":
-            _keep_freed_memory()
+            keep_freed_memory()
 
     # ---- what an algorithm asks for -------------------------------------------------------
 
@@ -297,17 +294,6 @@ class Federation:
         return mask.to(self.device)
 
 
-def free_memory(device):
-    """Bytes that may still be had on a device; where nobody tells, as much as one likes."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return 1024 * next(int(line.split()[1]) for line in lines if "MemAvailable" in line)
-    except (OSError, StopIteration):
-        return 2**62
-
-
 def _gather(data, device, dtype):
     """A function from indices to inputs; images as numbers with mean 0 and deviation 1."""
     pool = data.x.to(device)
@@ -370,21 +356,3 @@ def _check_clients(data, partition):
             raise ValueError(
                 f"a label of client {i} is outside the classes 0 to {len(data.classes) - 1}"
             )
-
-
-def _keep_freed_memory():
-    """glibc hands large blocks back to the system after every step and faults them in again.
-
-    Telling it to keep them makes stacked training 1.3 to 1.7 times faster on a Linux CPU.  Blocks
-    of more than a quarter of a gigabyte, stacks of large models, are few and do go back: kept,
-    they would leave holes that nothing else fits.  PFL_KEEP_MEMORY=0 switches this off.
-    """
-    if sys.platform != "linux" or os.environ.get("PFL_KEEP_MEMORY") == "0":
-        return
-    trim_threshold, mmap_threshold = -1, -3
-    try:
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-    except (OSError, AttributeError):  # another C library: nothing to tell
-        return
-    mallopt(mmap_threshold, 2**28)
-    mallopt(trim_threshold, 2**30)

@@ -20,6 +20,7 @@ NEUTRAL = (
     "pfl_lib.partition.Partition",
     "pfl_lib.engines",
     "pfl_lib.federation",
+    "pfl_lib._memory",
     "pfl_lib.run",
     "pfl_lib.history",
     "pfl_lib.checkpoints",

@@ -4,12 +4,14 @@
 - the download button of a notebook gives the plain copy (tools/reader.py), and the Colab button
   opens it, from the branch to which the site is published;
 - the library's reference leads from a formula to its equation in the book;
-- ``{notebook-downloads}``, a table of all notebooks to download, and ``{versions}``;
+- ``{notebook-downloads}``, a table of all notebooks to download, ``{versions}``, and
+  ``{long-tests}``, what they measured;
 - a sitemap, when ``html_baseurl`` says where the site is.
 """
 
 import hashlib
 import html
+import json
 import platform
 import re
 import textwrap
@@ -181,6 +183,43 @@ class Versions(SphinxDirective):
         return holder.children
 
 
+class LongTests(SphinxDirective):
+    """What `make soak` measured, read from its result files: a table."""
+
+    def run(self):
+        rows = ["| tried | measured |", "|:--|:--|"]
+        for path in sorted((Path(self.env.srcdir) / "results" / "soak").glob("*.json")):
+            self.env.note_dependency(str(path))
+            record = json.loads(path.read_text(encoding="utf-8"))
+            rows.append(f"| {record['what']} | {soaked(record['measured'])} |")
+        holder = nodes.container()
+        self.state.nested_parse(StringList(rows, "long-tests"), 0, holder)
+        return holder.children
+
+
+def soaked(measured):
+    """One result of a long test in words."""
+    if "kills" in measured:
+        writing = measured["inside a checkpoint's writing"]
+        return (
+            f"{measured['kills']} kills of {measured['algorithms']} algorithms, of which "
+            f"{writing} inside the writing of a checkpoint; "
+            f"results that differed: {measured['results that differed']}"
+        )
+    if "afterwards" in measured:
+        return f"the run goes on: {measured['afterwards']}"
+    if "MiB at most, ever" in measured:
+        first, later = measured["MiB at most, first rounds"], measured["MiB at most, all others"]
+        return (
+            f"{measured['method']}, {measured['rounds']} rounds, {measured['parameters']:,} "
+            f"parameters a model: {first:,} MiB when the first rounds begin, at most {later:,} "
+            f"when later ones do, never more than {measured['MiB at most, ever']:,}"
+        )
+    tried, refused = (sum(m[what] for m in measured.values()) for what in ("tried", "refused"))
+    slowest = 1000 * max(m["slowest"] for m in measured.values())
+    return f"{tried:,} files, {refused:,} refused, none for more than {slowest:.0f} ms, no code run"
+
+
 def _in_order(env):
     """All notebooks, as the table of contents has them."""
     toc = env.external_site_map
@@ -203,6 +242,7 @@ def _in_order(env):
 def setup(app):
     app.add_directive("notebook-downloads", NotebookDownloads)
     app.add_directive("versions", Versions)
+    app.add_directive("long-tests", LongTests)
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("autodoc-process-docstring", _equations)
     app.connect("html-page-context", _metadata, priority=600)
