@@ -38,6 +38,8 @@ TRIED = [
     ("mlp", "4 clients at a time", {"chunk": 4}),
     ("mlp", "all 100 clients at a time", {"chunk": 100}),
     ("mlp", "the gradient by vmap, not by hand", {"vmap": True}),
+    ("mlp", "the step by torch.compile", {"compile": True}),
+    ("logistic_regression", "the step by torch.compile", {"compile": True}),
     ("mlp", "bfloat16", {"dtype": "bfloat16"}),
     ("mcmahan_cnn", "bfloat16", {"dtype": "bfloat16"}),
 ]

@@ -22,7 +22,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from torch.utils.data import DataLoader, TensorDataset
 
 import pfl_lib
-from pfl_lib import models
+from pfl_lib import engines, models
 
 SIGMA, SELF_WEIGHT = 100.0, 0.2  # of the server step
 TURN = 0.5  # seconds that a turn lasts at least: one call of a fast way would measure the clock
@@ -109,10 +109,13 @@ class Fluke:
 
 
 class Tried:
-    """The library with something changed: ``chunk``, ``dtype``, or the gradient by ``vmap``."""
+    """The library with something changed: ``chunk``, ``dtype``, the gradient by ``vmap``, or the
+    step through ``compile``."""
 
     def __init__(self, changes, *workload):
         by_vmap = changes.pop("vmap", False)
+        if changes.pop("compile", False):
+            engines._dense_step = torch.compile(engines._dense_step)
         if "dtype" in changes:
             changes["dtype"] = getattr(torch, changes["dtype"])
         self.fed = federation(*workload, **changes)
