@@ -641,7 +641,7 @@ NO_ROW = {  # public, and why there is nothing to refuse
     "algorithm fedacs": "see tests/test_algorithms_similarity.py",
     "explore.Explorer": "the base class",
     **{n: "takes nothing" for n in ("data.names", "papers.names", "papers.tables",
-       "experiments.home", "experiments.stored")},
+       "experiments.home", "experiments.result_files", "experiments.stored")},
     **{f"papers.{n}": "what papers.table and papers.settings give" for n in ("PAPERS", "Cell",
        "Schedule", "Settings", "Table")},
     **{n: "what metrics or experiments give" for n in ("metrics.Wilcoxon", "metrics.text_table",

@@ -15,7 +15,8 @@ from nbclient.exceptions import CellExecutionError
 
 import pfl_lib
 
-FEW = ("explorers", "fedacs", "own_leap")  # a page, one of the reference, an experiment
+# a page, one that shows what was measured, one of the reference, an experiment
+FEW = ("explorers", "results", "fedacs", "own_leap")
 
 
 def test_setup_cell_lets_pip_resolve_nothing_that_needs_torch_or_numpy():
@@ -58,10 +59,12 @@ def test_a_setup_cell_that_touches_numpy_is_caught(bare, tmp_path):
 TRY = """
 import pathlib, pfl_lib
 from pfl_lib import explore, papers
+from pfl_lib.experiments import stored
 history = pfl_lib.run(pfl_lib.algorithm("separate"), pfl_lib.example(), 2, progress=False)
 assert history.last > 0.2
 assert "<script" in explore.FedAMPPlane()._repr_html_()
 assert papers.table("fedamp", 3).rows
+assert "laptop" in stored("fedamp_grouped")
 print(pfl_lib.__version__, pathlib.Path(pfl_lib.__file__).parents[1])
 """
 

@@ -2,6 +2,7 @@
 
 import re
 import tarfile
+import zipfile
 
 import pytest
 import release
@@ -68,6 +69,12 @@ def test_the_source_archive_holds_what_a_packager_needs(tmp_path):
     assert ours - names == set()
     tops = {name.split("/")[0] for name in names}
     assert tops & {"tests", "notebooks", "book", "_build"} == set()
+    with zipfile.ZipFile(wheel) as packed:
+        inside = set(packed.namelist())
+    assert {name for name in ours if name not in inside} == set()
+    shown = {path.relative_to(ROOT).as_posix() for path in (ROOT / "results").glob("*/*.json")}
+    assert {f"pfl_lib/{name}" for name in shown} <= inside  # what the pages show
+    assert not [name for name in inside if "done-" in name or "round-" in name]
 
 
 def test_the_version_stands_in_one_place():

@@ -36,8 +36,9 @@ def build(folder=ROOT / "dist"):
     with tempfile.TemporaryDirectory() as room:
         # a copy, since building leaves folders behind
         source = Path(room) / "source"
-        ignore = shutil.ignore_patterns("__pycache__", "*.pyc")
-        shutil.copytree(ROOT / "pfl_lib", source / "pfl_lib", ignore=ignore)
+        ignore = shutil.ignore_patterns("__pycache__", "*.pyc", "round-*", "done-*")
+        for name in ("pfl_lib", "results"):
+            shutil.copytree(ROOT / name, source / name, ignore=ignore)
         for name in FILES:
             shutil.copy(ROOT / name, source)
         _call("sdist", source, folder)

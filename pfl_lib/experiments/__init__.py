@@ -6,7 +6,7 @@ committed ones.
 """
 
 from pfl_lib.experiments.measuring import Case, measure, pick
-from pfl_lib.experiments.results import Results, home, stored, table
+from pfl_lib.experiments.results import Results, home, result_files, stored, table
 from pfl_lib.experiments.taste import round_work, taste
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "home",
     "measure",
     "pick",
+    "result_files",
     "round_work",
     "stored",
     "table",

@@ -161,11 +161,30 @@ def stored(experiment=None):
     True
     """
     found = {}
-    for path in sorted((home() / "results").glob(f"{experiment or '*'}/*.json")):
+    for path in result_files(f"{experiment or '*'}/*.json"):
         if path.stem in SCALES:
             key = path.stem if experiment else (path.parent.name, path.stem)
             found[key] = Results.load(path)
     return found
+
+
+def result_files(pattern="*/*.json"):
+    """The result files that match, in order: those that came with the library, and, in place of
+    these, those of the folder one works in.
+
+    >>> [path.name for path in result_files("benchmarks/*.json")]
+    ['engine.json']
+    """
+    library = Path(__file__).resolve().parents[1]
+    came = library / "results"  # as it was installed
+    if not came.is_dir():
+        came = library.parent / "results"  # in a copy of the repository
+    found = {
+        path.relative_to(folder): path
+        for folder in (came, home() / "results")
+        for path in folder.glob(pattern)
+    }
+    return [found[name] for name in sorted(found)]
 
 
 def table(rows, columns, note="", digits=2):
