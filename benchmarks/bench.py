@@ -29,8 +29,8 @@ WORKLOADS = [
     ("logistic_regression", 100, 200, 10, "adam"),
     ("mlp", 100, 200, 10, "sgd"),
     ("mlp", 100, 200, 10, "adam"),
-    ("mcmahan_cnn", 20, 50, 10, "sgd"),
-    ("mcmahan_cnn", 20, 50, 10, "adam"),
+    ("mcmahan_cnn", 20, 200, 10, "sgd"),
+    ("mcmahan_cnn", 20, 200, 10, "adam"),
     ("mcmahan_cnn", 20, 200, 100, "sgd"),
 ]
 #: what else was tried: model, in words, what is changed of what the library chooses

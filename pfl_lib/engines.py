@@ -10,9 +10,10 @@ networks is written out by hand as batched matrix products.
 """
 
 import math
-import queue
-from concurrent.futures import ThreadPoolExecutor
+import os
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import cache
 
 import torch
 from torch import nn
@@ -96,20 +97,31 @@ def deal(task, network, jobs, workers):
     workers = min(workers, len(jobs))
     if workers < 2:
         return [task(network, job) for job in jobs]
-    spare = queue.SimpleQueue()
-    for _ in range(workers):
-        spare.put(network.copy())
 
     def take(job):
-        torch.set_num_threads(1)  # of this thread
-        mine = spare.get()
+        mine = network.borrow()
         try:
             return task(mine, job)
         finally:
-            spare.put(mine)
+            network.give_back(mine)
 
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(take, jobs))
+    given = [_threads(workers).submit(take, job) for job in jobs]
+    try:
+        return [one.result() for one in given]
+    finally:  # after an error, or when somebody interrupts, nobody goes on working
+        for one in given:
+            one.cancel()
+        wait(given)
+
+
+@cache
+def _threads(workers):
+    """Threads that stay: a new one is slow at first, since torch keeps things for each thread."""
+    return ThreadPoolExecutor(workers, "clients", torch.set_num_threads, (1,))
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child makes its own
+    os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 # ---- a stack of clients -----------------------------------------------------------------------

@@ -8,6 +8,7 @@ order, so every engine sees the same ones.
 
 import copy
 import math
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -157,15 +158,25 @@ class Network:
         self.on_features = _Features(self.module)
         self.convolutional = any(isinstance(part, nn.Conv2d) for part in module.modules())
         self.dense = module.dense_layers() if hasattr(module, "dense_layers") else None
-        self._real = None
+        self._real, self._spare = None, deque()
 
     def copy(self):
         """One for another thread: ``functional_call`` swaps the module's parameters."""
         other = copy.copy(self)
         other.module = copy.deepcopy(self.module)
         other.on_features = _Features(other.module)
-        other._real = None
+        other._real, other._spare = None, deque()
         return other
+
+    def borrow(self):
+        """A copy for one thread, to be given back: making one takes time."""
+        try:
+            return self._spare.pop()
+        except IndexError:
+            return self.copy()
+
+    def give_back(self, other):
+        self._spare.append(other)
 
     def real(self, device, dtype):
         """The module itself on a device, its filters channels last; its values are not set.

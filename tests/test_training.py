@@ -1,13 +1,16 @@
 """The engine: three ways to train, one answer; and each part of the work really acts."""
 
+import os
+import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
 
 import pfl_lib
-from pfl_lib import Federation, Prox, Work, local_step, partition
+from pfl_lib import Federation, Prox, Work, engines, local_step, partition
 from pfl_lib.data.dataset import Dataset
 from pfl_lib.training import Batch
 
@@ -375,3 +378,48 @@ def test_batch_norm_is_refused(data, unequal):
     )
     with pytest.raises(ValueError, match="GroupNorm"):
         Federation(data, unequal, module)
+
+
+def test_an_error_in_one_client_ends_all_work_and_leaves_the_threads_usable(data, unequal):
+    fed = federation(data, unequal, "threads")
+    done = fed.train(fed.initial(), fed.everyone)
+    worked = []
+
+    def task(network, job):
+        worked.append(job)
+        if job == 1:
+            raise RuntimeError("client 1 is ill")
+        return network
+
+    with pytest.raises(RuntimeError, match="client 1 is ill"):
+        engines.deal(task, fed.network, list(range(40)), 2)
+    count = len(worked)
+    assert engines.deal(lambda network, job: job, fed.network, [3, 4, 5], 2) == [3, 4, 5]
+    assert len(worked) == count  # nobody went on working
+    assert torch.equal(fed.train(fed.initial(), fed.everyone), done)
+
+
+def test_two_threads_never_share_a_network(data, unequal):
+    fed = federation(data, unequal, "threads")
+    both = threading.Barrier(2)
+
+    def task(network, job):
+        both.wait(timeout=60)  # both jobs have one at the same time
+        return network
+
+    first, second = engines.deal(task, fed.network, [0, 1], 2)
+    assert first is not second and fed.network not in (first, second)
+    again = engines.deal(task, fed.network, [0, 1], 2)
+    assert {id(n) for n in again} == {id(first), id(second)}  # and the copies are used again
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks are a matter of Unix")
+def test_a_fork_makes_its_own_threads(data, unequal):
+    fed = federation(data, unequal, "threads")
+    engines.deal(lambda network, job: job, fed.network, [0, 1], 2)
+    child = os.fork()
+    if child == 0:  # a pool whose threads are gone would wait for ever
+        signal.alarm(60)
+        told = engines.deal(lambda network, job: job, fed.network, [0, 1], 2)
+        os._exit(0 if told == [0, 1] else 1)
+    assert os.waitpid(child, 0)[1] == 0
