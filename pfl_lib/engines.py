@@ -94,8 +94,7 @@ def in_chunks(train, network, work, settings, samples, who, round_, chunk, worke
 def deal(task, network, jobs, workers):
     """``task(network, job)`` for every job, on ``workers`` threads with one core and a network of
     their own (two-core kernels would fight each other)."""
-    workers = min(workers, len(jobs))
-    if workers < 2:
+    if min(workers, len(jobs)) < 2:
         return [task(network, job) for job in jobs]
 
     def take(job):

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 import torch
@@ -389,6 +390,7 @@ def test_an_error_in_one_client_ends_all_work_and_leaves_the_threads_usable(data
         worked.append(job)
         if job == 1:
             raise RuntimeError("client 1 is ill")
+        time.sleep(0.02)  # there is work left when it falls ill
         return network
 
     with pytest.raises(RuntimeError, match="client 1 is ill"):
