@@ -12,6 +12,7 @@ networks is written out by hand as batched matrix products.
 import math
 import os
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 
@@ -95,7 +96,8 @@ def deal(task, network, jobs, workers):
     """``task(network, job)`` for every job, on ``workers`` threads with one core and a network of
     their own (two-core kernels would fight each other)."""
     if min(workers, len(jobs)) < 2:
-        return [task(network, job) for job in jobs]
+        with tiny_is_zero():
+            return [task(network, job) for job in jobs]
 
     def take(job):
         mine = network.borrow()
@@ -116,7 +118,27 @@ def deal(task, network, jobs, workers):
 @cache
 def _threads(workers):
     """Threads that stay: a new one is slow at first, since torch keeps things for each thread."""
-    return ThreadPoolExecutor(workers, "clients", torch.set_num_threads, (1,))
+
+    def begin():
+        torch.set_num_threads(1)
+        torch.set_flush_denormal(True)  # see tiny_is_zero; it counts for one thread
+
+    return ThreadPoolExecutor(workers, "clients", begin)
+
+
+@contextmanager
+def tiny_is_zero():
+    """In this thread, numbers below the normal ones (in float32 below 1e-38) count as 0.
+
+    A model that knows its data by heart has gradients full of them, and a processor calculates
+    with them many times slower than with others.
+    """
+    before = (torch.tensor(1e-39, dtype=torch.float32) * 1).item() == 0  # torch has no way to ask
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(before)
 
 
 if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child makes its own

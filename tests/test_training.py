@@ -415,6 +415,25 @@ def test_two_threads_never_share_a_network(data, unequal):
     assert {id(n) for n in again} == {id(first), id(second)}  # and the copies are used again
 
 
+@pytest.mark.skipif(not torch.set_flush_denormal(False), reason="this processor cannot")
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("before", [False, True])
+def test_tiny_numbers_count_as_zero_while_clients_train_and_only_then(
+    data, unequal, workers, before
+):
+    """They are right, but slow, and a model that knows its data by heart is full of them."""
+    network = federation(data, unequal, "threads").network
+    tiny = torch.tensor(1e-39)
+    torch.set_flush_denormal(before)
+    try:
+        found = engines.deal(lambda *_: (tiny * 1).item(), network, [0, 1, 2], workers)
+        after = (tiny * 1).item()
+    finally:
+        torch.set_flush_denormal(False)
+    assert found == [0.0, 0.0, 0.0]
+    assert (after == 0) == before
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks are a matter of Unix")
 def test_a_fork_makes_its_own_threads(data, unequal):
     fed = federation(data, unequal, "threads")
