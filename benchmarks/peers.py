@@ -17,6 +17,7 @@ import sys
 import time
 
 import torch
+from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from torch.utils.data import DataLoader, TensorDataset
@@ -28,7 +29,7 @@ SIGMA, SELF_WEIGHT = 100.0, 0.2  # of the server step
 TURN = 0.5  # seconds that a turn lasts at least: one call of a fast way would measure the clock
 
 
-def federation(model, clients, samples, batch_size, optimizer, device="cpu", **how):
+def federation(model, clients, samples, batch_size, optimizer, device="cpu", start=None, **how):
     """Clients with ``samples`` training samples each, drawn from the whole training part."""
     data = pfl_lib.data.load("mnist5k")
     draw = torch.Generator().manual_seed(0)
@@ -39,6 +40,12 @@ def federation(model, clients, samples, batch_size, optimizer, device="cpu", **h
         data, parts, model, lr=0.01, optimizer=optimizer, batch_size=batch_size, device=device,
         **how,
     )  # fmt: skip
+
+
+def models_at_start(fed, workload):
+    """Fresh models, or those of the file that the workload names."""
+    start = workload[6] if len(workload) > 6 else None
+    return load_file(start)["w"].to(fed.device) if start else fed.initial()
 
 
 def tensors(fed):
@@ -54,12 +61,13 @@ class UsualWay:
         self.fed = federation(*workload)
         self.module = models.build(self.fed.model_name, self.fed.data).to(self.fed.device)
         self.sets = [TensorDataset(x, y) for x, y in tensors(self.fed)]
+        self.start = models_at_start(self.fed, workload)
 
     def __call__(self):
         settings, device = self.fed.settings, self.fed.device
         kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[settings.optimizer]
         trained = []
-        for row, samples in zip(self.fed.initial(), self.sets):
+        for row, samples in zip(self.start, self.sets):
             vector_to_parameters(row.clone(), self.module.parameters())
             loader = DataLoader(samples, batch_size=settings.batch_size, shuffle=True)
             optimizer = kind(self.module.parameters(), lr=settings.lr)
@@ -86,6 +94,7 @@ class Fluke:
         from fluke.data import FastDataLoader
 
         self.fed = fed = federation(*workload)
+        self.start = models_at_start(fed, workload).cpu()
         FlukeENV().set_device(str(fed.device))
         self.module = models.build(fed.model_name, fed.data)
         name = {"sgd": "SGD", "adam": "Adam"}[fed.settings.optimizer]
@@ -100,7 +109,7 @@ class Fluke:
 
     def __call__(self):
         trained = []
-        for row, client in zip(self.fed.initial().cpu(), self.clients):
+        for row, client in zip(self.start, self.clients):
             vector_to_parameters(row.clone(), self.module.parameters())
             client.model, client.optimizer = self.module, None  # each starts afresh, as ours do
             client.fit()
@@ -121,7 +130,7 @@ class Tried:
         self.fed = federation(*workload, **changes)
         if by_vmap:
             self.fed.network.dense = None
-        self.start = self.fed.initial()
+        self.start = models_at_start(self.fed, workload)
 
     def __call__(self):
         return self.fed.train(self.start, self.fed.everyone)
@@ -198,7 +207,8 @@ def main():
     torch.set_num_threads(int(threads))
     workload = json.loads(workload)
     ways = {"usual": UsualWay, "fluke": Fluke, "pairwise": Pairwise, "tried": Tried}
-    timed = Timed(ways[way](*workload), workload[-1])
+    device = "cpu" if "cpu" in workload else "cuda"
+    timed = Timed(ways[way](*workload), device)
     for _ in sys.stdin:
         print(json.dumps(timed()), flush=True)
 
