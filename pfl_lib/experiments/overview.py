@@ -81,7 +81,7 @@ def standing(results=None, scale=None, least=3):
         if scale not in (None, size):
             continue
         for case in found.cases:
-            here = [m for m in found.methods if m in names and found.of(m, case)]
+            here = [m for m in found.methods_in(case) if m in names]
             last = {m: found.mean(m, "last", case) for m in here}
             if len(here) < 3:
                 continue

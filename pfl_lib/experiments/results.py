@@ -19,8 +19,8 @@ class Results:
 
     >>> run = {"method": "FedAvg", "case": "", "seed": 0, "last": 0.9, "best": 0.91}
     >>> mine = Results({"cases": [], "runs": [run, {**run, "seed": 1, "last": 0.8}]})
-    >>> round(mine.mean("FedAvg"), 2), mine.methods
-    (0.85, ['FedAvg'])
+    >>> round(mine.mean("FedAvg"), 2), mine.methods, mine.methods_in("another case")
+    (0.85, ['FedAvg'], [])
     """
 
     record: dict
@@ -37,6 +37,10 @@ class Results:
     @property
     def methods(self):
         return list(dict.fromkeys(r["method"] for r in self.record["runs"]))
+
+    def methods_in(self, case):
+        """Those that were run in this case: at paper scale not all may be yet."""
+        return [method for method in self.methods if self.of(method, case)]
 
     def values(self, method, what="last", case=None):
         """One number a seed: ``last``, ``best``, ``worst 10 %``, ``seconds``, or of ``extra``."""
@@ -69,21 +73,18 @@ class Results:
         """One case, a row a method, beside the paper's numbers."""
         case = self.cases[0] if case is None else case
         rows = []
-        for method in self.methods:
-            runs = self.of(method, case)
-            if runs:
-                theirs, difference = self.paper(method, case), self.difference(method, case)
-                accuracies = [self.percent(method, what, case) for what in HEAD_OF.values()]
-                rows.append(
-                    (
-                        method,
-                        *accuracies,
-                        f"{statistics.fmean(r['seconds'] for r in runs):.1f}",
-                        f"{runs[0]['sent'] / 1e6:.1f} M",
-                        "" if theirs is None else f"{theirs:.2f}",
-                        "" if difference is None else f"{difference:+.1f}",
-                    )
+        for method in self.methods_in(case):
+            theirs, difference = self.paper(method, case), self.difference(method, case)
+            rows.append(
+                (
+                    method,
+                    *(self.percent(method, what, case) for what in HEAD_OF.values()),
+                    f"{self.mean(method, 'seconds', case):.1f}",
+                    f"{self.of(method, case)[0]['sent'] / 1e6:.1f} M",
+                    "" if theirs is None else f"{theirs:.2f}",
+                    "" if difference is None else f"{difference:+.1f}",
                 )
+            )
         return Shown(HEAD, rows, bold, self.caption(case))
 
     def grid(self, what=None, cases=None, bold=None):
