@@ -161,6 +161,8 @@ def stacked(network, work, settings, samples, who, round_):
     # for every batch and every client, which samples of the pool: (batches, clients, batch size)
     positions = _pad(tables, -1).to(device)
     weight = (positions >= 0).to(dtype).transpose(0, 1).contiguous()
+    if network.dense is not None and work.step == "descend":
+        weight /= weight.sum(2, keepdim=True)  # once for all steps: a mean's weights sum to 1
     flat = positions.clamp(min=0).flatten(1)
     spread = lambda t: _pad(t).gather(1, flat).view(positions.shape)  # noqa: E731
     index = spread([samples.index[i] for i in who]).transpose(0, 1).contiguous()
@@ -280,12 +282,13 @@ def _dense_step(layers, pieces, batch, client):
     Autograd would do the same products, but write each into a tensor of its own and copy.
     """
     inputs, out = dense_forward(layers, {n: p["w"] for n, p in pieces.items()}, batch.x)
-    # d loss / d logits = (softmax − one-hot) · weight / Σ weight; torch's own softmax is slow on
-    # rows as short as these
-    share = batch.weight / batch.weight.sum(1, keepdim=True)
-    error = out.sub_(out.amax(2, keepdim=True)).exp_()
-    error *= (share / error.sum(2))[:, :, None]
-    error.scatter_add_(2, batch.y[:, :, None], -share[:, :, None])
+    # d loss / d logits = (softmax − one-hot) · weight, where the weights sum to 1; torch's own
+    # softmax is slow for as few classes as these
+    error = out.transpose(1, 2)  # a row a class, as it lies in memory
+    error.sub_(error.amax(1, keepdim=True)).exp_()
+    error *= (batch.weight / error.sum(1))[:, None, :]
+    error.scatter_add_(1, batch.y[:, None, :], -batch.weight[:, None, :])
+    error = error.transpose(1, 2)
     for layer, x in zip(reversed(layers), reversed(inputs)):
         matrix, bias = pieces[f"{layer}.weight"], pieces[f"{layer}.bias"]
         first = layer == layers[0]
@@ -299,13 +302,18 @@ def _dense_step(layers, pieces, batch, client):
 
 
 def dense_forward(layers, parameters, x):
-    """The inputs of each layer, and the logits, for a stack of clients."""
+    """The inputs of each layer, and the logits, for a stack of clients.
+
+    The logits lie in memory class by class: sums over ten classes are quicker that way.
+    """
     inputs, out = [], x.flatten(2)
     for layer in layers:
         inputs.append(out.relu_() if inputs else out)
         bias, matrix = parameters[f"{layer}.bias"], parameters[f"{layer}.weight"]
+        if layer == layers[-1]:
+            logits = torch.baddbmm(bias[:, :, None], matrix, inputs[-1].transpose(1, 2))
+            return inputs, logits.transpose(1, 2)
         out = torch.baddbmm(bias[:, None, :], inputs[-1], matrix.transpose(1, 2))
-    return inputs, out
 
 
 # ---- one client at a time ---------------------------------------------------------------------

@@ -35,10 +35,8 @@ def keyed_number(seed, *purpose):
     >>> keyed_number(0, "batches", 4) == keyed_number(0, "batches", 3)
     False
     """
-    digest = hashlib.blake2b(digest_size=8)
-    for part in (seed, *purpose):
-        digest.update(_written(part))
-    return int.from_bytes(digest.digest(), "little") >> 1
+    key = b"".join(map(_written, (seed, *purpose)))
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little") >> 1
 
 
 def keyed_order(n, *purpose):
@@ -53,12 +51,14 @@ def keyed_order(n, *purpose):
 
 
 def _written(part):
-    if isinstance(part, torch.Tensor) and part.ndim == 0 and not part.is_floating_point():
-        part = part.item()
-    if hasattr(part, "__index__") and not isinstance(part, bool):
-        text = f"i{int(part)}"
+    if type(part) is int:  # most are; the other questions take longer
+        text = b"i%d" % part
     elif isinstance(part, str):
-        text = f"s{part}"
+        text = b"s" + part.encode()
     else:
-        raise TypeError(f"a random key is made of whole numbers and words, got {part!r}")
-    return f"{len(text.encode())}:{text}".encode()
+        if isinstance(part, torch.Tensor) and part.ndim == 0 and not part.is_floating_point():
+            part = part.item()
+        if not hasattr(part, "__index__") or isinstance(part, bool):
+            raise TypeError(f"a random key is made of whole numbers and words, got {part!r}")
+        text = b"i%d" % int(part)
+    return b"%d:%s" % (len(text), text)

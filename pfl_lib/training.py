@@ -326,19 +326,25 @@ def batch_table(work, settings, sizes, who, round_):
         passes = math.ceil(steps * work.group / a_pass)
         if work.group > 1 and work.steps is None:  # the last group is filled from the beginning
             passes = settings.epochs if work.epochs is None else work.epochs
-        padded = torch.full((passes, a_pass * size), -1)
-        for epoch in range(passes):
+        orders = torch.empty(passes, used, dtype=torch.long)
+        for epoch, order in enumerate(orders):
             generator = keyed_generator(*key, "batches", epoch)
-            torch.randperm(used, generator=generator, out=padded[epoch, :used])
+            torch.randperm(used, generator=generator, out=order)
         if work.share < 1:
             pool = torch.randperm(n, generator=keyed_generator(*key, "share"))[:used]
-            padded[:, :used] = pool[padded[:, :used]]
-        table = F.pad(padded.view(-1, size), (0, width - size), value=-1)
+            orders = pool[orders]
+        table = _filled(_filled(orders, a_pass * size).view(-1, size), width)
         rows = steps * work.group
         if rows > len(table):
             table = table[torch.arange(rows) % len(table)]
-        tables.append(table[:rows])
+        tables.append(table if rows == len(table) else table[:rows])
     return tables
+
+
+def _filled(table, width):
+    """Rows of this width, filled up with −1."""
+    missing = width - table.shape[1]
+    return F.pad(table, (0, missing), value=-1) if missing else table
 
 
 def draw_noise(work, settings, steps, who, round_):

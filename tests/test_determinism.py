@@ -6,12 +6,16 @@ import subprocess
 import sys
 import warnings
 
+import plain
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from test_faults import small
 
 import pfl_lib
-from pfl_lib import Federation, algorithm, algorithms, partition, run
+from pfl_lib import Federation, algorithm, algorithms, partition, random, run, training
+from pfl_lib.experiments import code
 
 CODE = """
 import hashlib, json, torch
@@ -134,3 +138,40 @@ def test_one_seed_serves_for_initial_model_and_batches():
     for wrong in (-1, 0.5, "a"):
         with pytest.raises(ValueError, match="init_seed must be a whole number >= 0"):
             federation(init_seed=wrong)
+
+
+def test_rewritten_functions_are_those_that_the_list_names(monkeypatch):
+    monkeypatch.setattr(code, "REWRITTEN", {})  # the fingerprints as they are
+    fast = (training.batch_table, random.keyed_number, random._written)
+    slow = (plain.batch_table, plain.keyed_number, plain._written)
+    pairs = {code._fingerprint(new): code._fingerprint(old) for new, old in zip(fast, slow)}
+    monkeypatch.undo()
+    assert pairs == code.REWRITTEN
+
+
+PARTS = st.integers(-(2**70), 2**70) | st.text() | st.integers(0, 9).map(torch.tensor)
+
+
+@given(st.lists(PARTS, min_size=1, max_size=5))
+def test_keys_are_what_they_were(key):
+    assert random.keyed_number(*key) == plain.keyed_number(*key)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 60), min_size=1, max_size=4),
+    length=st.sampled_from(["epochs", "steps"]).flatmap(
+        lambda name: st.builds(lambda n: {name: n}, st.integers(name == "steps", 5))
+    ),
+    share=st.sampled_from([1, 0.5, 0.03]),
+    group=st.integers(1, 3),
+    batch_size=st.integers(1, 70),
+    round_=st.integers(0, 3),
+)
+def test_batches_are_what_they_were(sizes, length, share, group, batch_size, round_):
+    work = training.Work(rows={"w": torch.zeros(len(sizes), 1)}, share=share, group=group, **length)
+    settings = training.Settings(0.1, "sgd", batch_size, epochs=1, seed=5)
+    who = list(range(3, 3 + len(sizes)))
+    now = training.batch_table(work, settings, sizes, who, round_)
+    then = plain.batch_table(work, settings, sizes, who, round_)
+    assert len(now) == len(then)
+    assert all(torch.equal(a, b) for a, b in zip(now, then))

@@ -32,6 +32,14 @@ ALWAYS = (
     random.keyed_generator,
 )
 
+#: Functions that were rewritten to be faster and give the same numbers, as a test shows: they go by
+#: the fingerprint of the plain version, which stands in that test (tests/test_determinism.py).
+REWRITTEN = {
+    "b77e3e7b0789": "30d99f70a8a0",  # training.batch_table
+    "114165caed20": "fbcd899fff5b",  # random.keyed_number
+    "624356930a7e": "154d1efd29a8",  # random._written
+}
+
 
 def fingerprints(method, fed):
     """{qualified name: fingerprint} of the functions and classes behind a method's numbers.
@@ -74,7 +82,8 @@ def _ours(thing):
 
 
 def _fingerprint(thing):
-    return hashlib.sha256(meaning(inspect.getsource(thing)).encode()).hexdigest()[:12]
+    found = hashlib.sha256(meaning(inspect.getsource(thing)).encode()).hexdigest()[:12]
+    return REWRITTEN.get(found, found)
 
 
 def meaning(source):
