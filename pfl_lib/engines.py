@@ -30,6 +30,8 @@ from pfl_lib.training import (
     step_counts,
 )
 
+DESCEND_READS = ("w", "centre", "strength", "correction")  # of the rows that a work comes with
+
 
 def loop(network, work, settings, samples, who, round_):
     """One client after the other: what every other engine must agree with."""
@@ -70,7 +72,7 @@ def in_chunks(train, network, work, settings, samples, who, round_, chunk, worke
     device, given = work.rows["w"].device, work.rows
     changed = list(given)
     if work.step == "descend":  # it moves w, may count steps, and leaves the rest alone
-        work = replace(work, rows={name: t for name, t in given.items() if name != "steps"})
+        work = replace(work, rows={name: t for name, t in given.items() if name in DESCEND_READS})
         changed = ["w"]
     result = {
         name: torch.empty(given[name].shape, dtype=given[name].dtype, device=device)
@@ -348,7 +350,7 @@ def one_by_one(network, work, settings, samples, who, round_):
             for _ in range(work.repeats):
                 client.t += 1
                 loss = nn.functional.cross_entropy(module(x), y)
-                gradients = torch.autograd.grad(loss, parameters)
+                gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
                 with torch.no_grad():
                     for piece, g in zip(pieces, gradients):
                         _move(piece, g, client)

@@ -42,7 +42,10 @@ class Around:
 
     def train(self, start, who, **how):
         """Ordinary local training; the models as they come back."""
-        if hasattr(self.fed, "perform"):
+        inmost = self.fed
+        while isinstance(inmost, Around):
+            inmost = inmost.fed
+        if isinstance(inmost, Federation):
             return Federation.train(self, start, who, **how)  # which asks ``perform``
         done = {"w": self.fed.train(start, who, **how)}
         return self.looked_at({"w": start}, done, who, how.get("tag", ""))["w"]
@@ -61,7 +64,11 @@ class Around:
         """What a run must agree on to be resumed, what is sent included."""
         mine = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "fed"}
         plain = {name: list(v) if isinstance(v, tuple) else v for name, v in mine.items()}
-        return {**self.fed.describe(), type(self).__name__: plain}
+        inside, kind, number = self.fed.describe(), type(self).__name__, 2
+        name = kind
+        while name in inside:  # one of its kind is around ``fed`` already
+            name, number = f"{kind} {number}", number + 1
+        return {**inside, name: plain}
 
     def __getattr__(self, name):  # everything else is the federation's own
         if name == "fed" or name.startswith("__"):
@@ -232,12 +239,18 @@ def in_words(found):
     'its model of client 3 is no longer finite'
     """
     names = sorted({what for _, what in found})
-    clients = sorted({client for client, _ in found})
-    some = ", ".join(map(str, clients[:10])) + ", …" * (len(clients) > 10)
-    return (
-        f"{' and '.join(names)} of client{'s' * (len(clients) > 1)} {some} "
-        f"{'are' if len(names) > 1 else 'is'} no longer finite"
-    )
+    whose = named({client for client, _ in found})
+    return f"{' and '.join(names)} of {whose} {'are' if len(names) > 1 else 'is'} no longer finite"
+
+
+def named(clients):
+    """Clients in words; of many the first ten.
+
+    >>> named([5, 3])
+    'clients 3, 5'
+    """
+    some = ", ".join(map(str, sorted(clients)[:10])) + ", …" * (len(clients) > 10)
+    return f"client{'s' * (len(clients) > 1)} {some}"
 
 
 @dataclass(eq=False)
@@ -285,3 +298,45 @@ class Guarded(Around):
             return huge[:0]
         _, loss = self.fed.evaluate(w[huge], who[huge], split="train")
         return huge[~torch.isfinite(loss)]
+
+
+@dataclass(eq=False)
+class Answering(Around):
+    """The federation ``fed``, in which clients that do not answer are no reason to stop.
+
+    They keep the rows they were given to begin with, ``lost`` remembers who they are, and from
+    then on their tests are NaN: nobody knows the model that was to be tested.
+
+    >>> import pfl_lib
+    >>> from pfl_lib.flower import RemoteFederation, in_process
+    >>> far = RemoteFederation(in_process(pfl_lib.example()), clients=8, lr=0.1)
+    >>> far.post.silent = {3}
+    >>> here = Answering(far.at(0))
+    >>> trained = here.train(far.initial(), far.everyone)
+    >>> here.lost, bool((trained[3] == far.initial()[3]).all())
+    ({3}, True)
+    """
+
+    lost: set = field(default_factory=set)
+
+    def looked_at(self, began, done, who, tag):
+        return done
+
+    def perform(self, work, who):
+        try:
+            return self.fed.perform(work, who)
+        except BrokenClients as error:
+            self.lost |= {i for i, _ in error.found}
+        who = torch.as_tensor(who)
+        here = (~self._is_lost(who)).nonzero().flatten()
+        rest = dataclasses.replace(work, rows={n: r[here] for n, r in work.rows.items()})
+        done = self.perform(rest, who[here])
+        return {n: r.index_copy(0, here, done[n]) for n, r in work.rows.items()}
+
+    def evaluate(self, w, who=None, split="test"):
+        """Accuracy and mean loss, as the federation has them; NaN for the lost."""
+        lost = self._is_lost(self.everyone if who is None else torch.as_tensor(who))
+        return tuple(t.masked_fill(lost, math.nan) for t in self.fed.evaluate(w, who, split))
+
+    def _is_lost(self, who):
+        return torch.isin(who, who.new_tensor(sorted(self.lost)))

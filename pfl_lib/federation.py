@@ -68,6 +68,11 @@ class Federation:
         )
         self.engine = _check.one_of("engine", engine, ENGINES)
         self.chunk = None if chunk is None else _check.whole("chunk", chunk)
+        if chunk is not None and engine in ("loop", "threads"):
+            raise ValueError(
+                f"chunk must be None with engine={engine!r}, which takes one client at a time; "
+                f"got {chunk!r}"
+            )
         self.device = _device(device)
         self.dtype = _check.one_of("dtype", dtype, (torch.float32, torch.float64, torch.bfloat16))
         self.data, self.partition = data, partition
@@ -76,6 +81,7 @@ class Federation:
         if not isinstance(model, (str, nn.Module)):
             raise TypeError(f"model must be a name or an nn.Module, got {model!r}")
         self.model_name = model if isinstance(model, str) else type(model).__name__
+        self._given_module = isinstance(model, nn.Module)
         self.k = 0  # the round, part of every random draw; see ``at``
         _check_clients(data, partition)
 
@@ -86,7 +92,7 @@ class Federation:
         flat = [p.detach().reshape(-1) for p in module.parameters()]
         self._initial = torch.cat(flat).to(self.device, dtype)
         self.layers = _layers(module, self.network)
-        self.head_mask = self._mask_of(getattr(module, "head", ()))
+        self.head_mask = self._mask_of(_head(module))
         batch = data.normalised(data.x[: self.settings.batch_size])
         self._activations = self.network.activation_bytes(batch) * dtype.itemsize // 4
 
@@ -202,6 +208,8 @@ class Federation:
                 f"w must be ({len(clients)}, {self.d}), one row for each client in who; "
                 f"got {tuple(w.shape)}"
             )
+        if not clients:
+            return w.new_empty(0), w.new_empty(0)
         samples = self._test_samples if split == "test" else self._train_samples
         if self._engine() == "loop":
             return engines.evaluate_loop(self.network, w, samples, clients)
@@ -226,11 +234,18 @@ class Federation:
 
     def describe(self):
         """What a run must agree on to be resumed, as plain data."""
+        own = {}
+        if self._given_module:  # a name of a class does not say what is inside
+            inside = (
+                str(self.network.module).encode() + self._initial.double().cpu().numpy().tobytes()
+            )
+            own["module"] = hashlib.sha256(inside).hexdigest()[:16]
         return {
             "data": self.data.name,
             "samples": self.data.checksum(),
             "partition": _fingerprint(self.partition),
             "model": self.model_name,
+            **own,
             "parameters": self.d,
             "init_seed": self.init_seed,
             "dtype": str(self.dtype),
@@ -289,7 +304,7 @@ class Federation:
     def _mask_of(self, prefixes):
         mask = torch.zeros(self.d, dtype=torch.bool)
         for name, where in self.network.slices():
-            if name.startswith(tuple(prefixes)):
+            if name.startswith(prefixes):
                 mask[where] = True
         return mask.to(self.device)
 
@@ -304,6 +319,16 @@ def _gather(data, device, dtype):
         rows = lambda index: once.index_select(0, index.reshape(-1))  # noqa: E731
         return lambda index: rows(index).view(*index.shape, *once.shape[1:])
     return lambda index: data.normalised(pool[index], dtype)
+
+
+def _head(module):
+    """How the names of the head's parameters begin: what the module says, or its part "head"."""
+    head = getattr(module, "head", ())
+    if isinstance(head, nn.Module):
+        return ("head.",)
+    if isinstance(head, nn.Parameter):
+        return ("head",)
+    return (head,) if isinstance(head, str) else tuple(head)
 
 
 def _layers(module, network):
@@ -346,8 +371,9 @@ def _check_clients(data, partition):
             if len(index) == 0:
                 raise ValueError(f"client {i} has no {part} sample; every client needs one or more")
             if index.min() < 0 or index.max() >= n:
+                wrong = int(index.min() if index.min() < 0 else index.max())
                 raise ValueError(
-                    f"client {i} points at {part} sample {int(index.max())}, "
+                    f"client {i} points at {part} sample {wrong}, "
                     f"but {data.name} has samples 0 to {n - 1}"
                 )
     labels = partition.labels or (data.y,)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from pfl_lib import _check
 from pfl_lib.checkpoints import write_aside
 
 
@@ -15,6 +16,7 @@ class History:
     """The record of a run; ``accuracy[r][i]`` is client i's test accuracy at ``rounds[r]``.
 
     ``also[name][r][i]`` are the same for other models a method tests beside the personal one.
+    A client that nobody could measure has NaN; means and the worst leave it out.
 
     >>> import pfl_lib
     >>> history = pfl_lib.run(pfl_lib.algorithm("fedavg"), pfl_lib.example(), 2, progress=False)
@@ -39,7 +41,7 @@ class History:
     @property
     def mean(self):
         """Mean accuracy over clients, one number a recorded round."""
-        return [sum(row) / len(row) for row in self.accuracy]
+        return [_mean(row) for row in self.accuracy]
 
     @property
     def last(self):
@@ -50,23 +52,28 @@ class History:
     def best(self):
         """Best mean accuracy over the rounds: the papers' number.  It is chosen on the test data,
         so it flatters."""
-        return max(self.mean)
+        return max(_measured(self.mean), default=math.nan)
 
     @property
     def best_round(self):
-        """The round of ``best``."""
-        return self.rounds[self.mean.index(self.best)]
+        """The round of ``best``; None if nobody was ever measured."""
+        best = self.best
+        return self.rounds[self.mean.index(best)] if best == best else None
 
     def clients(self, round_=None):
         """Accuracy of every client, in the last or in a given recorded round: an (m,) tensor."""
+        if round_ is not None and round_ not in self.rounds:
+            some = ", ".join(map(str, self.rounds[:10])) + ", …" * (len(self.rounds) > 10)
+            raise ValueError(f"round_ must be one that was recorded ({some}), got {round_!r}")
         at = -1 if round_ is None else self.rounds.index(round_)
         return torch.tensor(self.accuracy[at])
 
     def worst(self, share=0.1):
         """Mean accuracy of the worst ``share`` of the clients in the last recorded round."""
-        ordered = sorted(self.accuracy[-1])
-        count = max(1, math.ceil(share * len(ordered)))
-        return sum(ordered[:count]) / count
+        if not _check.between("share", share, 0, 1) > 0:
+            raise ValueError(f"share must lie in (0, 1], got {share!r}")
+        ordered = sorted(_measured(self.accuracy[-1]))
+        return _mean(ordered[: max(1, math.ceil(share * len(ordered)))])
 
     def summary(self):
         """One row of a results table."""
@@ -79,7 +86,7 @@ class History:
             "seconds": self.seconds[-1],
             "sent": self.sent[-1],
             "tested": self.tested,
-            **{f"last ({name})": sum(rows[-1]) / len(rows[-1]) for name, rows in self.also.items()},
+            **{f"last ({name})": _mean(rows[-1]) for name, rows in self.also.items()},
         }
 
     def record(self):
@@ -117,3 +124,14 @@ class History:
             f"History({self.label}: round {self.rounds[-1]}, accuracy {self.last:.4f}, "
             f"best {self.best:.4f} in round {self.best_round}, worst 10 % {self.worst():.4f})"
         )
+
+
+def _measured(values):
+    """Those that are numbers: NaN is what nobody measured."""
+    return [a for a in values if a == a]
+
+
+def _mean(values):
+    """The mean of what was measured; NaN if nothing was."""
+    values = _measured(values)
+    return sum(values) / len(values) if values else math.nan

@@ -114,6 +114,8 @@ def majority_accuracy(partition, data):
         if not isinstance(value, kind):
             raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
     guess = partition.counts(data, "train").argmax(1)
+    if partition.labels is not None:  # what the client believes
+        guess = torch.stack([y.bincount(minlength=1).argmax() for y in partition.labels])
     tested = partition.counts(data, "test").double()
     return tested.gather(1, guess[:, None]).squeeze(1) / tested.sum(1)
 

@@ -22,6 +22,7 @@ from pfl_lib.random import keyed_generator, keyed_number
 __all__ = [
     "Partition",
     "class_subset",
+    "conflicting_labels",
     "dirichlet",
     "grouped",
     "hold_out",
@@ -591,7 +592,8 @@ def official_test(partition, data):
     """
     _door(partition=partition, data=data)
     y = data.y.clone()
-    y[: data.n_train] = -1  # nobody is tested on training samples
+    y[: data.n_train] = -1  # nobody is tested on training samples,
+    y[torch.cat(partition.train)] = -1  # not even where both parts were dealt together
     test = [torch.isin(y, data.y[own]).nonzero().squeeze(1) for own in partition.train]
     for i, index in enumerate(test):
         if len(index) == 0:
@@ -689,6 +691,11 @@ def conflicting_labels(partition, data, shift=2):
     if partition.groups is None:
         raise ValueError(f"the partition {partition.name!r} has no hidden groups to set at odds")
     _check.whole("shift", shift)
+    if partition.labels is not None:
+        raise ValueError(
+            "the partition has label noise, whose wrong labels would keep the old names; first "
+            "conflicting_labels, then label_noise"
+        )
     y, owner = data.y.clone(), torch.full_like(data.y, -1)
     for group, train, test in zip(partition.groups.tolist(), partition.train, partition.test):
         for samples in (train, test):

@@ -9,7 +9,7 @@ from tqdm.auto import tqdm
 from pfl_lib import _check, checkpoints
 from pfl_lib._version import __version__
 from pfl_lib.algorithms.base import Algorithm, State
-from pfl_lib.faults import BrokenClients, Guarded, in_words
+from pfl_lib.faults import Answering, BrokenClients, Guarded, in_words, named
 from pfl_lib.history import History
 from pfl_lib.random import keyed_generator
 
@@ -52,9 +52,9 @@ def run(
         raise TypeError(f"fed must be a Federation, got {fed!r}")
     if checkpoint is not None and not isinstance(checkpoint, (str, os.PathLike)):
         raise TypeError(f"checkpoint must be the path of a folder or None, got {checkpoint!r}")
-    _check.whole("rounds", rounds)
-    _check.whole("evaluate_every", evaluate_every)
-    _check.whole("checkpoint_every", checkpoint_every)
+    rounds = _check.whole("rounds", rounds)
+    evaluate_every = _check.whole("evaluate_every", evaluate_every)
+    checkpoint_every = _check.whole("checkpoint_every", checkpoint_every)
     if not _check.between("participation", participation, 0, 1) > 0:
         raise ValueError(f"participation must lie in (0, 1], got {participation!r}")
     if participation < 1 and not algorithm.partial:
@@ -149,9 +149,11 @@ def _guarded_round(algorithm, state, fed, who, broken, history):
             state = algorithm.round(state, watch, who)
         except BrokenClients as error:
             left = who[~torch.isin(who, who.new_tensor([i for i, _ in error.found]))]
-            if broken == "stop" or len(left) == 0:
+            if broken == "stop" or not algorithm.partial or len(left) == 0:
                 last = "" if broken == "stop" else ", and nobody is left to go on with"
                 advice = getattr(error, "advice", ADVICE)
+                if advice != ADVICE and not algorithm.partial:  # lost, and it can drop nobody
+                    last, advice = "", f"{algorithm.label} needs every client in every round"
                 raise FloatingPointError(f"{where}: {error}{last}; {advice}") from error
             _note(history, fed, error.found, "dropped")
             who = left
@@ -167,10 +169,21 @@ def _note(history, fed, found, then):
 
 
 def _measure(history, algorithm, state, fed, round_, seconds, sent, broken):
+    where = f"{algorithm.label}, round {round_}"
+    fed = Answering(fed)  # some methods train once more, for the test
     accuracy, loss = fed.evaluate(algorithm.personal(state, fed))
-    found = [(i, "test loss") for i in (~torch.isfinite(loss)).nonzero().flatten().tolist()]
+    absent = accuracy.isnan() & loss.isnan()  # a model that is broken still has an accuracy
+    lost = absent.nonzero().flatten().tolist()
+    spoiled = (~torch.isfinite(loss) & ~absent).nonzero().flatten().tolist()
+    found = [(i, "test loss") for i in spoiled]
     if found and broken == "stop":
-        raise FloatingPointError(f"{algorithm.label}, round {round_}: {in_words(found)}; {ADVICE}")
+        raise FloatingPointError(f"{where}: {in_words(found)}; {ADVICE}")
+    if lost and broken == "stop":
+        raise FloatingPointError(
+            f"{where}: {named(lost)} {'were' if len(lost) > 1 else 'was'} not measured: no answer; "
+            f"run(..., broken={'drop' if algorithm.partial else 'restore'!r}) leaves the lost out"
+        )
+    _note(history, fed, [(i, "no answer") for i in lost], "not measured")
     _note(history, fed, found, "noted")
     history.rounds.append(round_)
     history.accuracy.append(accuracy.tolist())

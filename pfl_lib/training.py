@@ -143,12 +143,7 @@ class Network:
     """An ``nn.Module`` as a function of one flat vector of parameters."""
 
     def __init__(self, module: nn.Module):
-        floating = [n for n, b in module.named_buffers() if b.is_floating_point()]
-        if floating:
-            raise ValueError(
-                f"the model keeps running statistics ({floating[0]}, …), which have no place in a "
-                "row of parameters; use GroupNorm or LayerNorm instead of BatchNorm"
-            )
+        _refuse_what_is_no_parameter(module)
         named = list(module.named_parameters())
         self.names = [n for n, _ in named]
         self.shapes = [p.shape for _, p in named]
@@ -157,7 +152,7 @@ class Network:
         self.module = copy.deepcopy(module).to("meta")  # structure only: values come as rows
         self.on_features = _Features(self.module)
         self.convolutional = any(isinstance(part, nn.Conv2d) for part in module.modules())
-        self.dense = module.dense_layers() if hasattr(module, "dense_layers") else None
+        self.dense = _dense_layers(module)
         self._real, self._spare = None, deque()
 
     def copy(self):
@@ -228,12 +223,58 @@ class Network:
         return (each * batch.weight).sum() / batch.weight.sum()
 
 
+def _refuse_what_is_no_parameter(module):
+    """A client's model is one row of parameters that are trained, and nothing else."""
+    for name, part in module.named_modules():
+        where = f"{name or 'the model itself'}: {type(part).__name__}"
+        if isinstance(part, nn.modules.batchnorm._BatchNorm):
+            raise ValueError(
+                f"the model normalises over a batch ({where}), so that samples change each other; "
+                "use GroupNorm or LayerNorm instead"
+            )
+        drops = part.p if isinstance(part, nn.modules.dropout._DropoutNd) else 0
+        drops = drops or getattr(part, "dropout", 0)
+        if isinstance(drops, float) and drops > 0:
+            raise ValueError(
+                f"the model drops at random ({where}), and its draws would be neither keyed nor "
+                "switched off in tests; leave it out, or set its rate to 0"
+            )
+    buffers = [name for name, _ in module.named_buffers()]
+    if buffers:
+        raise ValueError(
+            f"the model keeps something that is no parameter ({buffers[0]}), which has no place "
+            "in a row of parameters; compute it in forward"
+        )
+    frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
+    if frozen:
+        raise ValueError(
+            f"the parameter {frozen[0]} is frozen (requires_grad=False), but every entry of a row "
+            "is trained; train with a mask instead (Federation.train(mask=…))"
+        )
+
+
+def _dense_layers(module):
+    """The linear layers with nothing but ReLU between them, if the module says that it is such a
+    network.  A class that inherits the word and computes something else has not said so."""
+    kind = type(module)
+    says = next((c for c in kind.__mro__ if "dense_layers" in vars(c)), None)
+    parts = ("forward", "features")
+    if says is None or any(getattr(kind, n, None) is not getattr(says, n, None) for n in parts):
+        return None
+    return module.dense_layers()
+
+
 class _Features(nn.Module):
     def __init__(self, module):
         super().__init__()
         self.module = module
 
     def forward(self, x):
+        if not hasattr(self.module, "features"):
+            raise TypeError(
+                f"{type(self.module).__name__} has no method features(x), what it computes before "
+                "its head; models of pfl_lib.models have one"
+            )
         return self.module.features(x)
 
 
@@ -319,6 +360,11 @@ def batch_table(work, settings, sizes, who, round_):
     batch_size = settings.batch_size if work.batch_size is None else work.batch_size
     width = min(batch_size, max(_used(work, n) for n in sizes))
     tables = []
+
+    def filled(table, width):
+        missing = width - table.shape[1]
+        return F.pad(table, (0, missing), value=-1) if missing else table
+
     for client, n, steps in zip(who, sizes, step_counts(work, settings, sizes)):
         key = (settings.seed, work.tag, round_, client)
         used, a_pass = _used(work, n), _a_pass(work, settings, n)
@@ -333,18 +379,12 @@ def batch_table(work, settings, sizes, who, round_):
         if work.share < 1:
             pool = torch.randperm(n, generator=keyed_generator(*key, "share"))[:used]
             orders = pool[orders]
-        table = _filled(_filled(orders, a_pass * size).view(-1, size), width)
+        table = filled(filled(orders, a_pass * size).view(-1, size), width)
         rows = steps * work.group
         if rows > len(table):
             table = table[torch.arange(rows) % len(table)]
         tables.append(table if rows == len(table) else table[:rows])
     return tables
-
-
-def _filled(table, width):
-    """Rows of this width, filled up with −1."""
-    missing = width - table.shape[1]
-    return F.pad(table, (0, missing), value=-1) if missing else table
 
 
 def draw_noise(work, settings, steps, who, round_):

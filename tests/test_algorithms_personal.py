@@ -435,8 +435,20 @@ def test_with_ala_fedreps_head_is_the_clients_own(federation):
     assert (after.ala_weights[:, head[method.top(fed)]] == 1).all()
     assert (after.ala_weights[:, ~head[method.top(fed)]] < 1).any()
     assert torch.equal(after.ala_own, after.w)
+    tested = method.personal(after, fed)  # the mixed body with the head of today
+    assert torch.equal(tested[:, head], after.w[:, head])
+    assert torch.equal(tested[:, ~head], after.ala_begin[:, ~head])
     with pytest.raises(ValueError, match=r"ala_layers must be at most 1, .* got 2"):
         with_ala(algorithm("fedrep"), ala_layers=2).start(fed)
+
+
+def test_with_ala_dittos_own_model_is_what_it_trained_from_the_mix(federation):
+    """In the first round v equals the download too, and is trained after it."""
+    fed, method = federation(), with_ala(algorithm("ditto", lam=0.5), **QUICK)
+    state = go(method, fed, 1)
+    assert not torch.equal(state.ala_own, state.v)
+    first = fed.train(state.ala_begin, fed.everyone)
+    assert torch.equal(state.ala_own, first)
 
 
 def test_with_ala_partialfed_chooses_between_the_mix_and_the_own_model(federation):

@@ -8,6 +8,9 @@ from standin_device import DEVICE, Away, accelerator
 
 import pfl_lib
 from pfl_lib import Federation, algorithm, algorithms, partition
+from pfl_lib.flower import OneClient, Parcel
+from pfl_lib.flower.messages import encode, pack_work
+from pfl_lib.training import Work
 
 HYPER = {"fedamp": {"self_weight": 0.3}, "fedphp": {"transfer": "predictions"}}
 # Closures over a client's own tensors inside a gradient inside vmap: more than the stand-in's
@@ -68,3 +71,23 @@ def test_the_plain_loop_stays_too(name, clients):
 
 def test_a_convolutional_network_stays_too(clients):
     same_on_the_accelerator(algorithm("separate"), clients, "stacked", "mcmahan_cnn")
+
+
+def test_a_client_over_the_network_answers_from_its_device(clients):
+    """Parcels arrive in the computer's own memory, whatever device the client trains on."""
+    data, parts = clients
+    own = (data, parts.train[1], parts.test[1])
+
+    def answers(device):
+        how = {"device": device, "engine": "loop", "batch_size": 8, "model": "mlp"}
+        me = OneClient(1, parts.m, *own, **how)
+        w = torch.full((1, me.d), 0.01)
+        rows = {"w": w, "centre": w + 1, "strength": torch.tensor([0.5])}
+        work = Work(rows, shared={"mask": torch.ones(me.d)})
+        ask = [("train", pack_work(work, 0, 0)), ("train", pack_work(work, 0, 0, torch.arange(5)))]
+        ask.append(("evaluate", Parcel({"w": encode(w[0])})))
+        return [me.answer(kind, parcel) for kind, parcel in ask]
+
+    here = answers("cpu")
+    with accelerator():
+        assert answers(DEVICE) == here

@@ -9,7 +9,10 @@ import pytest
 
 import pfl_lib
 from pfl_lib import Federation, algorithm, algorithms, partition
+from pfl_lib.algorithms import with_ala
 from pfl_lib.experiments import Case, Results, code, measure, overview, pick, stored
+from pfl_lib.experiments.methods import fedamp_nine
+from pfl_lib.faults import Faulty
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 METHODS = {"Separate": algorithm("separate"), "<FedAvg>": algorithm("fedavg")}
@@ -117,6 +120,28 @@ def test_the_fingerprints_of_every_method_name_its_own_code(method):
     assert f"{method.__module__}.{method.__qualname__}" in prints
     assert "pfl_lib.training.batch_table" in prints and "pfl_lib.partition.iid" in prints
     assert code.changed(prints) == []
+
+
+def test_the_fingerprints_name_what_a_method_stands_on():
+    prints = code.fingerprints(with_ala(algorithm("ditto")), federation(0))
+    assert "pfl_lib.algorithms.ditto.Ditto" in prints
+    prints = code.fingerprints(algorithm("fedavg"), Faulty(federation(0), [1], "noise"))
+    assert "pfl_lib.faults.Faulty" in prints
+
+
+def test_rewriting_a_function_adds_no_name_to_the_fingerprints():
+    """Folders of runs are named by all of them: with a new name none would be found again."""
+    data = pfl_lib.data.load("mnist5k")
+    clients = partition.grouped(data, group_sizes=60, test_size=40)
+    known = set(stored("fedamp_grouped")["laptop"].record["code"])
+    for method in fedamp_nine("mnist", "grouped").values():
+        found = code.fingerprints(method, pfl_lib.Federation(data, clients, "mlp"))
+        assert set(found) <= known, method.label
+
+
+def test_an_empty_plan_is_refused():
+    with pytest.raises(ValueError, match="nothing to run"):
+        measure("trial", "smoke", case(1), seeds=(), folder=None, progress=False)
 
 
 def test_a_changed_function_makes_a_result_stale(monkeypatch):

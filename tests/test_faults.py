@@ -14,7 +14,7 @@ from pfl_lib import Federation, algorithm, algorithms, partition, run
 from pfl_lib.algorithms import with_ala
 from pfl_lib.faults import KINDS, Faulty, Guarded, Masked, OtherUploads
 from pfl_lib.formulas import weighted_average
-from pfl_lib.theory import QuadraticFederation, iterate
+from pfl_lib.theory import DescentFederation, QuadraticFederation, iterate
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +149,34 @@ def test_two_kinds_of_faults_at_once(fed):
     assert_close(both[0], -plain[0])
     assert_close(both[1], 10 * plain[1])
     assert_close(both[2:], plain[2:], rtol=0, atol=0)
+
+
+def test_two_kinds_of_faults_on_quadratic_clients(toy):
+    """Their local training has an answer, so nobody performs work there."""
+    plain = toy.train(toy.initial(), toy.everyone)
+    both = Guarded(Faulty(Faulty(toy, [0], "sign_flip"), [1], "scale"))
+    sent = both.train(toy.initial(), toy.everyone)
+    assert_close(sent, plain * torch.tensor([[-1.0], [10.0], [1.0]], dtype=torch.float64))
+
+
+def test_faults_on_clients_that_descend(toy):
+    """Their ``perform`` knows no optimiser, so ordinary training must not go through it."""
+    descent = DescentFederation(toy.h, toy.c, toy.start, lr=0.5, steps=2)
+    plain = descent.train(toy.initial(), toy.everyone)
+    for fed in (Faulty(descent, [2], "scale"), Guarded(Faulty(descent, [2], "scale"))):
+        sent = fed.train(toy.initial(), toy.everyone)
+        assert_close(sent, plain * torch.tensor([[1.0], [1.0], [10.0]], dtype=torch.float64))
+
+
+def test_a_checkpoint_knows_of_every_fault(fed, tmp_path):
+    """Of two faults of one kind, the inner one counts too."""
+    run(algorithm("fedavg"), Faulty(Faulty(fed, [0]), [1]), 1, checkpoint=tmp_path, progress=False)
+    with pytest.raises(ValueError, match="Faulty was"):
+        other = Faulty(Faulty(fed, [2]), [1])
+        run(algorithm("fedavg"), other, 2, checkpoint=tmp_path, progress=False)
+    three = Faulty(Masked(Faulty(Faulty(fed, [0]), [1])), [2]).describe()
+    found = {name: three[name]["clients"] for name in ("Faulty", "Faulty 2", "Faulty 3")}
+    assert found == {"Faulty": [0], "Faulty 2": [1], "Faulty 3": [2]} and "Masked" in three
 
 
 def test_can_be_copied(toy):

@@ -5,6 +5,8 @@ Everything but the last section runs without Flower: `InProcess` carries the sam
 
 import importlib.util
 import io
+import json
+import math
 import sys
 
 import numpy as np
@@ -13,6 +15,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
+from torch import nn
 
 import pfl_lib
 from pfl_lib import algorithms
@@ -159,7 +162,114 @@ def test_a_lost_client_stops_a_run_that_was_not_told_to_go_on(parts):
         pfl_lib.run(method("fedavg"), far, 1, progress=False)
 
 
+TESTED_AFTER_TRAINING = ["fedavg-ft", "fedprox-ft", "fedupdate", "per-fedavg"]
+
+
+@pytest.mark.parametrize("broken", ["drop", "restore"])
+@pytest.mark.parametrize("name", TESTED_AFTER_TRAINING)
+def test_a_lost_client_does_not_end_a_test_that_trains(parts, name, broken):
+    far, near = remote(), PLAN.federation()
+    far.post.silent = {3}
+    history = pfl_lib.run(method(name), far, 1, broken=broken, progress=False)
+    expected = by_hand(method(name), [[0, 1, 2]])
+    accuracy, _ = near.evaluate(method(name).personal(expected, near))
+    assert history.accuracy[0][:3] == accuracy[:3].tolist() and math.isnan(history.accuracy[0][3])
+    assert math.isnan(history.also["global"][0][3])
+    assert history.last == pytest.approx(accuracy[:3].mean().item())
+    told = [(e["client"], e["what"], e["then"]) for e in history.broken]
+    assert told == [(3, "no answer", "dropped"), (3, "no answer", "not measured")]
+
+
+def test_a_client_lost_while_it_trains_for_the_test_is_not_measured(parts):
+    """It would answer the test itself, but of a model that it never made personal."""
+    far = remote()
+    ask = far.post.ask
+
+    def spoils(kind, parcels):
+        tag = next(iter(parcels.values())).words.get("tag")
+        wrong = {1: Parcel({"rows.w": b""})} if tag == "fine-tune" else {}
+        return ask(kind, parcels) | wrong
+
+    far.post.ask = spoils
+    history = pfl_lib.run(method("fedavg-ft"), far, 1, broken="drop", progress=False)
+    assert [math.isnan(a) for a in history.accuracy[0]] == [False, True, False, False]
+    trips = [t["clients"] for t in far.traffic if t["kind"] == "train"]
+    assert trips == [[0, 1, 2, 3]] * 2  # what the others came back with was kept
+
+
+def test_nobody_left_to_test(parts):
+    far = remote()
+    ask = far.post.ask
+
+    def gone_after_training(kind, parcels):
+        if next(iter(parcels.values())).words.get("tag") == "fine-tune":
+            far.post.silent = {0, 1, 2, 3}
+        return ask(kind, parcels)
+
+    far.post.ask = gone_after_training
+    history = pfl_lib.run(method("fedavg-ft"), far, 1, broken="drop", progress=False)
+    assert all(map(math.isnan, history.accuracy[0])) and "nan" in repr(history)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [{}, {"accuracy": b"\x80\x04\x95"}, {"accuracy": encode(torch.tensor(0.5)), "loss": b""}],
+    ids=["nothing", "a pickle", "half of it"],
+)
+def test_a_refused_test_counts_as_none(parts, arrays):
+    far = remote()
+    ask = far.post.ask
+    far.post.ask = lambda kind, parcels: {**ask(kind, parcels), 1: Parcel(arrays)}
+    accuracy, loss = far.evaluate(far.initial())
+    assert accuracy.isnan().tolist() == loss.isnan().tolist() == [False, True, False, False]
+    assert "its reply was refused: array" in far.traffic[-1]["lost"]["1"]
+    assert far.post.notes[-1]["lost"] == far.traffic[-1]["lost"]
+
+
+def test_a_client_lost_in_the_test_is_not_said_to_diverge(parts):
+    far = remote()
+    ask = far.post.ask
+
+    def gone_in_the_test(kind, parcels):
+        if kind == "evaluate":
+            far.post.silent = {3}
+        return ask(kind, parcels)
+
+    far.post.ask = gone_in_the_test
+    with pytest.raises(FloatingPointError, match="round 1: client 3 was not measured") as caught:
+        pfl_lib.run(method("fedavg"), far, 1, progress=False)
+    assert "learning rate" not in str(caught.value)
+
+
+@pytest.mark.parametrize("broken", ["stop", "restore"])
+@pytest.mark.parametrize("name", ["spfl", "plga"])
+def test_methods_that_need_everybody_say_so_when_one_is_lost(parts, name, broken):
+    far = remote()
+    far.post.silent = {1}
+    with pytest.raises(FloatingPointError, match=r"client 1: .*; \w+ needs every client") as caught:
+        pfl_lib.run(method(name), far, 1, broken=broken, progress=False)
+    assert "drop" not in str(caught.value)
+
+
+# ----------------------------------------------------------------------------- models of one's own
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_module_of_ones_own_goes_to_the_clients(parts, dtype):
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 7), nn.Tanh(), nn.Linear(7, 10))
+    how = {**PLAN.training, "dtype": dtype}
+    near = pfl_lib.Federation(*parts, module, **how)
+    far = RemoteFederation(in_process(near), module, clients=4, **how)
+    here, there = (pfl_lib.run(method("fedavg"), fed, 2, progress=False) for fed in (near, far))
+    assert torch.equal(here.state.x, there.state.x) and here.accuracy == there.accuracy
+
+
 # ------------------------------------------------------------------------------ refused at the door
+def test_numbers_that_cannot_travel(parts):
+    how = {**PLAN.training, "dtype": torch.bfloat16}
+    post = in_process(pfl_lib.Federation(*parts, PLAN.model, **how))
+    with pytest.raises(ValueError, match=r"dtype must be .*float64, got torch\.bfloat16"):
+        RemoteFederation(post, PLAN.model, clients=4, **how)
+
+
 def test_too_few_clients(parts):
     post = InProcess([client(parts, i) for i in (0, 3)])
     with pytest.raises(ConnectionError, match=r"2 of 4 clients said hello.*missing: 1, 2"):
@@ -201,6 +311,8 @@ def test_a_number_that_is_no_client(parts):
         ({"partition": {"name": "grupped"}}, "Did you mean 'grouped'"),
         ({"runs": [{"algorithm": "fedamb", "rounds": 1}]}, "Did you mean 'fedamp'"),
         ({"runs": [{"algorithm": "fedavg", "rounds": 0}]}, "rounds must be a whole number"),
+        ({"runs": [{"rounds": 1}]}, r"each of runs must be .*got \{'rounds': 1\}"),
+        ({"runs": ["fedavg"]}, "each of runs must be .*got 'fedavg'"),
         ({"timeout": -1}, "timeout must be a positive"),
     ],
 )
@@ -359,6 +471,57 @@ def test_records_in_another_form_are_refused():
     other = Array("float32", (1,), "pickle", b"\x80\x04\x95")
     with pytest.raises(ValueError, match="must be a plain NumPy array, got 'pickle'"):
         from_records(RecordDict({"arrays": ArrayRecord({"w": other})}))
+
+
+class Box(dict):
+    """A stand-in for Flower's context, and for its app: ``main`` keeps what it is given."""
+
+    run_config = property(dict)
+
+    def main(self):
+        return lambda function: self.setdefault("main", function)
+
+
+def served(runs, out, monkeypatch, silent=()):
+    """Run a plan as the ServerApp does, with the clients in this process; what it wrote."""
+    from pfl_lib.flower import apps
+
+    plan = Plan(PLAN.data, PLAN.partition, PLAN.model, PLAN.training, runs)
+    post, app = in_process(PLAN.federation()), Box()
+    ask = post.ask
+
+    def falls_silent(kind, parcels):
+        post.silent = set(silent) if kind == "evaluate" else set()
+        return ask(kind, parcels)
+
+    post.ask = falls_silent
+    monkeypatch.setattr(apps, "GridPost", lambda *_, **__: post)
+    monkeypatch.setattr(apps, "ServerApp", lambda: app)
+    apps.server_app()
+    try:
+        app["main"](None, Box(plan=plan.to_json(), out=str(out)))
+    finally:
+        written = json.loads((out / "record.json").read_text())
+    return written
+
+
+@flower
+@pytest.mark.parametrize("name", ["spfl", "fedavg-sync", "fedasync", "lga", "plga"])
+def test_a_plan_may_name_methods_that_need_everybody(name, tmp_path, monkeypatch):
+    runs = ({"algorithm": name, "rounds": 1}, {"algorithm": "fedavg", "rounds": 1})
+    record = served(runs, tmp_path, monkeypatch)
+    assert [one["run"]["algorithm"] for one in record["runs"]] == [name, "fedavg"]
+    assert "error" not in record
+
+
+@flower
+def test_a_run_that_fails_does_not_take_the_others_along(tmp_path, monkeypatch):
+    runs = ({"algorithm": "fedavg", "rounds": 1}, {"algorithm": "spfl", "rounds": 1})
+    with pytest.raises(FloatingPointError, match="client 2"):
+        served(runs, tmp_path, monkeypatch, silent={2})
+    record = json.loads((tmp_path / "record.json").read_text())
+    assert [one["run"]["algorithm"] for one in record["runs"]] == ["fedavg"]
+    assert "client 2" in record["error"]
 
 
 @flower

@@ -81,6 +81,12 @@ def test_majority_accuracy_guesses_from_training_and_is_tested_on_test(data):
         guess = torch.bincount(data.y[clients.train[i]]).argmax()
         by_hand = (data.y[clients.test[i]] == guess).double().mean()
         assert measured[i].item() == pytest.approx(by_hand.item())
+    noisy = partition.label_noise(clients, data, client_share=1.0, label_share=0.9)
+    measured = metrics.majority_accuracy(noisy, data)  # by what the client believes
+    for i in range(10):
+        guess = torch.bincount(noisy.labels[i]).argmax()
+        by_hand = (data.y[clients.test[i]] == guess).double().mean()
+        assert measured[i].item() == pytest.approx(by_hand.item())
 
 
 # ---- models ----------------------------------------------------------------------------------

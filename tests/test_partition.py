@@ -549,6 +549,11 @@ def test_official_test_holds_all_test_samples_of_the_trained_classes(mnist):
         assert torch.equal(mnist.y[test], mnist.y_test[own])
 
 
+def test_official_test_never_holds_what_somebody_trains_on(mnist):
+    together = partition.dirichlet(mnist, 6, 0.5, form="fedala")  # deals both parts as one
+    partition.official_test(together, mnist).check(mnist)
+
+
 # ---- the papers' settings on real data, where there are some --------------------------------
 
 
@@ -579,3 +584,5 @@ def test_conflicting_labels_rename_by_group_and_refuse_shared_samples():
         partition.conflicting_labels(shared, digits)
     with pytest.raises(ValueError, match="no hidden groups"):
         partition.conflicting_labels(partition.iid(digits, 3), digits)
+    with pytest.raises(ValueError, match="first conflicting_labels, then label_noise"):
+        partition.conflicting_labels(partition.label_noise(clients, digits), digits)

@@ -1,6 +1,7 @@
 """Rounds, histories, checkpoints: nothing lost, nothing mixed up."""
 
 import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -44,6 +45,36 @@ def test_history_survives_a_file(data, tmp_path):
     history = run(algorithm("separate"), federation(data), 2, progress=False)
     history.save(tmp_path / "history.json")
     assert History.load(tmp_path / "history.json").record() == history.record()
+
+
+def test_clients_that_nobody_measured_are_left_out():
+    nan = math.nan
+    accuracy = [[nan, nan], [0.5, nan], [0.2, 0.6]]
+    also = {"global": [[nan, 0.3]] * 3}
+    history = History("A", "w", {}, [1, 2, 3], accuracy, also=also, seconds=[0.0], sent=[0])
+    assert history.mean[0] != history.mean[0] and history.mean[1:] == [0.5, 0.4]
+    assert (history.last, history.best, history.best_round) == (0.4, 0.5, 2)
+    assert history.summary()["last (global)"] == 0.3 and "best 0.5000 in round 2" in repr(history)
+    history.accuracy[-1] = [nan, 0.6]
+    assert history.worst() == history.worst(1) == 0.6
+    nobody = History("A", "w", {}, [1], [[nan, nan]], seconds=[0.0], sent=[0])
+    assert math.isnan(nobody.best) and math.isnan(nobody.worst())
+    assert nobody.best_round is nobody.summary()["best round"] is None and "nan" in repr(nobody)
+
+
+def test_bad_questions_to_a_history():
+    history = History("A", "w", {}, [2, 4], [[0.1, 0.2], [0.3, 0.4]])
+    for share in (0, 2, -0.1, math.nan, "all"):
+        with pytest.raises(ValueError, match="share must lie in"):
+            history.worst(share)
+    with pytest.raises(ValueError, match=r"round_ must be one that was recorded \(2, 4\), got 7"):
+        history.clients(7)
+    assert history.clients(4).tolist() == history.clients().tolist()
+
+
+def test_rounds_may_be_a_whole_number_in_another_form(data):
+    history = run(FEDAMP, federation(data), 2.0, evaluate_every=2.0, progress=False)
+    assert history.rounds == [2] and history.settings["evaluate_every"] == 2
 
 
 def test_a_share_of_the_clients(data):

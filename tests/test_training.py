@@ -9,6 +9,7 @@ import time
 
 import pytest
 import torch
+from torch import nn
 
 import pfl_lib
 from pfl_lib import Federation, Prox, Work, engines, local_step, partition
@@ -94,15 +95,17 @@ def test_every_model_in_every_engine_and_chunk(data, model, optimizer):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("engine", ["stacked", "threads"])
-def test_results_do_not_depend_on_the_chunk(data, unequal, engine):
+def test_results_do_not_depend_on_the_chunk(data, unequal):
     some = torch.tensor([6, 0, 3, 5])
-    whole = everything(federation(data, unequal, engine, chunk=4), some)
+    whole = everything(federation(data, unequal, "stacked", chunk=4), some)
     for chunk in (1, 2, 3, 100):
-        parts = everything(federation(data, unequal, engine, chunk=chunk), some)
+        parts = everything(federation(data, unequal, "stacked", chunk=chunk), some)
         torch.testing.assert_close(parts, whole, rtol=0, atol=1e-12)
     with pytest.raises(ValueError, match="chunk must be"):
-        federation(data, unequal, engine, chunk=0)
+        federation(data, unequal, "stacked", chunk=0)
+    for engine in ("loop", "threads"):
+        with pytest.raises(ValueError, match=f"chunk must be None with engine='{engine}'"):
+            federation(data, unequal, engine, chunk=2)
 
 
 @pytest.mark.parametrize("engine", ["stacked", "threads"])
@@ -112,7 +115,8 @@ def test_evaluation_together_is_evaluation_one_by_one(data, engine, model):
     sizes = [1, 300, 7, 256, 31]
     index = tuple(torch.arange(n) for n in sizes)
     clients = partition.Partition("sizes", index, index)
-    fed = federation(data, clients, engine, model, dtype=torch.float32, chunk=2)
+    chunk = 2 if engine == "stacked" else None
+    fed = federation(data, clients, engine, model, dtype=torch.float32, chunk=chunk)
     w = fed.initial() + 0.1 * torch.randn(5, fed.d, generator=torch.Generator().manual_seed(0))
     some = torch.tensor([4, 1, 0])
     plain = federation(data, clients, "loop", model, dtype=torch.float32)
@@ -373,12 +377,144 @@ def test_bad_work_is_refused(data, unequal):
         fed.train(w[:, :5], fed.everyone)
 
 
-def test_batch_norm_is_refused(data, unequal):
-    module = torch.nn.Sequential(
-        torch.nn.Flatten(), torch.nn.Linear(64, 8), torch.nn.BatchNorm1d(8)
-    )
-    with pytest.raises(ValueError, match="GroupNorm"):
+class Constant(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("order", torch.arange(10))
+
+    def forward(self, x):
+        return x[:, self.order]
+
+
+def frozen():
+    layer = nn.Linear(10, 10)
+    layer.bias.requires_grad_(False)
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        (nn.BatchNorm1d(10), r"normalises over a batch \(2: BatchNorm1d\).*GroupNorm"),
+        (nn.BatchNorm1d(10, track_running_stats=False), "normalises over a batch"),
+        (nn.Dropout(0.5), r"drops at random \(2: Dropout\)"),
+        (Constant(), r"no parameter \(2.order\)"),
+        (frozen(), "2.bias is frozen"),
+    ],
+    ids=["batch norm", "batch norm without memory", "dropout", "a constant", "frozen"],
+)
+def test_what_is_no_trained_parameter_is_refused(data, unequal, part, words):
+    """Each engine would do something else with it."""
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 10), part)
+    with pytest.raises(ValueError, match=words):
         Federation(data, unequal, module)
+
+
+def test_dropout_of_nothing_is_taken(data, unequal):
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 10), nn.Dropout(0))
+    assert Federation(data, unequal, module).d == 650
+
+
+class Tanh(pfl_lib.models.MLP):
+    """It inherits the word that says "ReLU between linear layers", and computes something else."""
+
+    def features(self, x):
+        x = x.flatten(1)
+        for layer in self.hidden:
+            x = torch.tanh(layer(x))
+        return x
+
+
+def test_a_subclass_that_computes_something_else_is_trained_as_what_it_is(data, unequal):
+    module = Tanh(64, 10, (8,))
+    plain, stacked = (federation(data, unequal, e, module) for e in ("loop", "stacked"))
+    w = plain.train(plain.initial(), plain.everyone)
+    torch.testing.assert_close(stacked.train(stacked.initial(), stacked.everyone), w)
+    torch.testing.assert_close(stacked.evaluate(w)[1], plain.evaluate(w)[1])
+
+
+class Idle(nn.Module):
+    """A part of it is never used."""
+
+    def __init__(self):
+        super().__init__()
+        self.used, self.idle = nn.Linear(64, 10), nn.Linear(3, 3)
+
+    def forward(self, x):
+        return self.used(x.flatten(1))
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_parameters_that_the_loss_does_not_use_stay(data, unequal, optimizer):
+    module = Idle()
+    feds = [
+        federation(data, unequal, engine, module, optimizer=optimizer)
+        for engine in ("loop", "stacked", "threads")
+    ]
+    done = [fed.train(fed.initial(), fed.everyone) for fed in feds]
+    torch.testing.assert_close(done[1], done[0])
+    torch.testing.assert_close(done[2], done[0])
+    assert torch.equal(done[2][:, 650:], feds[0].initial()[:, 650:])
+
+
+@pytest.mark.parametrize("engine", ["loop", "stacked", "threads"])
+def test_rows_that_descending_does_not_know_come_back_as_they_were(data, unequal, engine):
+    fed = federation(data, unequal, engine)
+    note = torch.arange(7.0)
+    done = fed.perform(Work(rows={"w": fed.initial(), "note": note}), fed.everyone)
+    assert torch.equal(done["note"], note)
+    torch.testing.assert_close(done["w"], fed.train(fed.initial(), fed.everyone))
+
+
+class Parts(nn.Module):
+    """A body and a head that goes by several names."""
+
+    def __init__(self, head):
+        super().__init__()
+        self.conv, self.fc = nn.Linear(64, 16), nn.Linear(16, 10)
+        if head == "module":
+            self.head, self.fc = self.fc, nn.Identity()
+        elif head is not None:
+            self.head = head
+
+    def forward(self, x):
+        last = self.head if isinstance(getattr(self, "head", None), nn.Module) else self.fc
+        return last(self.conv(x.flatten(1)))
+
+
+@pytest.mark.parametrize(
+    ("head", "size"),
+    [("module", 170), ("fc.", 170), (("fc.",), 170), (["conv.", "fc."], 1210), (None, 0)],
+    ids=str,
+)
+def test_the_head_may_be_a_part_or_names(data, unequal, head, size):
+    assert int(Federation(data, unequal, Parts(head)).head_mask.sum()) == size
+
+
+def test_two_modules_of_one_class_are_not_taken_for_each_other(data, unequal):
+    def described(between):
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            module = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), between, nn.Linear(8, 10))
+        return Federation(data, unequal, module).describe()
+
+    assert described(nn.ReLU()) == described(nn.ReLU())
+    assert described(nn.ReLU()) != described(nn.Tanh())
+    assert "module" not in Federation(data, unequal, "mlp").describe()
+
+
+def test_nobody_is_evaluated_as_nobody_is_trained(data, unequal):
+    fed = federation(data, unequal, "stacked")
+    nobody = torch.tensor([], dtype=torch.long)
+    accuracy, loss = fed.evaluate(fed.initial()[:0], nobody)
+    assert accuracy.shape == loss.shape == (0,)
+    assert fed.train(fed.initial()[:0], nobody).shape == (0, fed.d)
+
+
+def test_a_partition_that_points_outside_is_told_where(data):
+    clients = partition.Partition("mine", (torch.tensor([5, -1]),), (torch.tensor([7]),))
+    with pytest.raises(ValueError, match="points at training sample -1, "):
+        Federation(data, clients, "mlp")
 
 
 def test_an_error_in_one_client_ends_all_work_and_leaves_the_threads_usable(data, unequal):

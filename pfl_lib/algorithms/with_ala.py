@@ -72,7 +72,10 @@ class WithALA(AdaptiveLocalAggregation):
         if isinstance(self.base, OWN_MODEL):
             return self.base.personal(state, fed)
         here = _mixing(state, fed, self.base.download(state, fed, fed.everyone), self.keeps)
-        return here.instead(self.base.personal(state, here), fed.everyone)
+        mixed = here.instead(self.base.personal(state, here), fed.everyone)
+        if isinstance(self.base, FedRep):  # the head that was trained since the mix
+            mixed = torch.where(fed.head_mask, state.w, mixed)
+        return mixed
 
     def also(self, state, fed):
         shared = {"global": state.x.expand(fed.m, -1)} if "x" in state else {}
@@ -131,8 +134,8 @@ def _mixing(state, fed, download, keeps):
         new = {name: instead(r, clients) for name, r in work.rows.items() if name not in keeps}
         rows = {**work.rows, **new}
         new = fed.perform(dataclasses.replace(work, rows=rows), clients)
-        if rows["w"] is not work.rows["w"]:
-            here.trained = new["w"]
+        if rows["w"] is not work.rows["w"] and not hasattr(here, "trained"):
+            here.trained = new["w"]  # the first: in round 1 Ditto's own model equals the download
         return new
 
     here.instead, here.perform = instead, perform

@@ -13,6 +13,8 @@ import textwrap
 import types
 
 from pfl_lib import models, partition, random, training
+from pfl_lib.algorithms.base import Algorithm
+from pfl_lib.faults import Around
 
 NEUTRAL = (
     "pfl_lib._check",
@@ -35,7 +37,7 @@ ALWAYS = (
 #: Functions that were rewritten to be faster and give the same numbers, as a test shows: they go by
 #: the fingerprint of the plain version, which stands in that test (tests/test_determinism.py).
 REWRITTEN = {
-    "b77e3e7b0789": "30d99f70a8a0",  # training.batch_table
+    "98a42de1257a": "30d99f70a8a0",  # training.batch_table
     "114165caed20": "fbcd899fff5b",  # random.keyed_number
     "624356930a7e": "154d1efd29a8",  # random._written
 }
@@ -51,6 +53,11 @@ def fingerprints(method, fed):
     True
     """
     roots = [type(method), *ALWAYS]
+    roots += [type(part) for part in vars(method).values() if isinstance(part, Algorithm)]
+    around = fed
+    while isinstance(around, Around):
+        roots.append(type(around))
+        around = around.fed
     roots += [getattr(partition, fed.partition.name, None), getattr(models, fed.model_name, None)]
     found, todo = {}, [root for root in roots if root is not None]
     while todo:

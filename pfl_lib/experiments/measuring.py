@@ -87,6 +87,8 @@ def measure(
     where = Path(where) / name / scale if where else None
     runs, histories, code, began = [], {}, {}, time.time()
     todo = [(c, s, m) for c in cases for s in seeds for m in cases[c].methods]
+    if not todo:
+        raise ValueError("there is nothing to run: seeds, cases and methods must not be empty")
     known = {m for _, _, m in todo}
     for wanted in only or ():
         _check.one_of("only", wanted, known)

@@ -243,10 +243,11 @@ def server_app():
         plan = Plan.from_json(context.run_config["plan"])
         out = Path(context.run_config["out"])
         out.mkdir(parents=True, exist_ok=True)
+        record = {}  # filled as it goes: a run that fails does not take those before it along
         try:
-            record = _run_plan(grid, plan, out)
-        except Exception as error:
-            record = {"error": f"{type(error).__name__}: {error}"}
+            _run_plan(grid, plan, out, record)
+        except BaseException as error:
+            record["error"] = f"{type(error).__name__}: {error}"
             raise
         finally:
             side = out / "record.part"
@@ -256,18 +257,17 @@ def server_app():
     return app
 
 
-def _run_plan(grid, plan, out):
+def _run_plan(grid, plan, out, record):
     post = GridPost(grid, plan.timeout, plan.poll, events=out / "events.jsonl")
     began = time.monotonic()
     _, dealt = plan.parts()
     fed = RemoteFederation(post, plan.model, clients=dealt.m, wait=plan.wait, **plan.training)
-    record = {"meeting": round(time.monotonic() - began, 3), "runs": []}
+    record |= {"meeting": round(time.monotonic() - began, 3), "runs": []}
     for number, one in enumerate(plan.runs):
         before, began = len(fed.traffic), time.monotonic()
-        rounds = one["rounds"]
-        history = run(
-            plan.method(one), fed, rounds, evaluate_every=rounds, broken="drop", progress=False
-        )
+        method, rounds = plan.method(one), one["rounds"]
+        broken = "drop" if method.partial else "stop"  # some cannot go on without a client
+        history = run(method, fed, rounds, evaluate_every=rounds, broken=broken, progress=False)
         name = f"{number}-{one['algorithm']}.safetensors"
         save_file({n: t.contiguous().clone() for n, t in history.state.items()}, out / name)
         record["runs"].append(
@@ -279,4 +279,3 @@ def _run_plan(grid, plan, out):
                 "traffic": fed.traffic[before:],
             }
         )
-    return record

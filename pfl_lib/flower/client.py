@@ -3,7 +3,7 @@
 import copy
 import hashlib
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import torch
 
@@ -50,6 +50,7 @@ class OneClient(Federation):
     def with_part(self, positions):
         """This client with only some of its training samples."""
         here, (pick,), mine = copy.copy(self), positions, self._train_samples
+        pick = pick.to(self.device)
         index, labels = mine.index[self.number][pick], mine.labels[self.number][pick]
         here._train_samples = _called(self.number, Samples(mine.inputs, (index,), (labels,)))
         return here
@@ -63,10 +64,12 @@ class OneClient(Federation):
         if kind == "train":
             most = max((self.m + 2) * self.d, self.samples)  # APPLE hands out everybody's model
             work, round_, part = unpack_work(parcel, self.d, self.dtype, most, self.samples)
+            rows, shared = self._moved(work.rows), self._moved(work.shared)
+            work = replace(work, rows=rows, shared=shared)
             here = self if part is None else self.with_part([part])
             return pack_rows(parcel, here.at(round_).perform(work, me))
         how = {"most": self.d, "shape": (self.d,), "dtype": self.dtype}
-        w = decode("w", parcel.arrays.get("w", b""), **how)
+        w = decode("w", parcel.arrays.get("w", b""), **how).to(self.device)
         accuracy, loss = self.evaluate(w[None], me, parcel.words.get("split", "test"))
         return Parcel({"accuracy": encode(accuracy[0]), "loss": encode(loss[0])})
 
@@ -82,6 +85,10 @@ class OneClient(Federation):
             "vocabulary": data.vocabulary,
             "agreement": agreement(self),
         }
+
+    def _moved(self, tensors):
+        """What came in a parcel, on this client's device."""
+        return {name: tensor.to(self.device) for name, tensor in tensors.items()}
 
 
 def _called(number, samples):

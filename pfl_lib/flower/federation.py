@@ -7,8 +7,9 @@ import time
 from dataclasses import asdict
 
 import torch
+from torch import nn
 
-from pfl_lib import _check
+from pfl_lib import _check, models
 from pfl_lib.data.dataset import Dataset
 from pfl_lib.faults import BrokenClients
 from pfl_lib.federation import Federation
@@ -59,7 +60,12 @@ class RemoteFederation(Federation):
     """
 
     def __init__(self, post, model="mlp", *, clients, wait=60.0, **training):
-        _check.whole("clients", clients)
+        clients = _check.whole("clients", clients)
+        if training.get("dtype") is torch.bfloat16:
+            raise ValueError(
+                "dtype must be torch.float32 or torch.float64, got torch.bfloat16, which the "
+                "plain arrays that travel do not know"
+            )
         self.post, self.traffic, self._kept, self._part = post, [], {}, None
         said = post.meet(clients, wait)
         missing = sorted(set(range(clients)) - set(said))
@@ -95,12 +101,9 @@ class RemoteFederation(Federation):
         self._must_be_there(clients)
         keys = {i: _digest(i, parcel) for i, parcel in parcels.items()}
         ask = {i: parcel for i, parcel in parcels.items() if keys[i] not in self._kept}
-        answers, lost = self._ask("train", ask)
-        for i, parcel in answers.items():
-            try:
-                self._kept[keys[i]] = unpack_rows(parcel, work, clients.index(i))
-            except ValueError as error:
-                lost[i] = f"its reply was refused: {error}"
+        read = lambda i, parcel: unpack_rows(parcel, work, clients.index(i))  # noqa: E731
+        answers, lost = self._ask("train", ask, read)
+        self._kept |= {keys[i]: rows for i, rows in answers.items()}
         if lost:
             raise ClientsLost(lost)
         done = [self._kept[keys[i]] for i in clients]
@@ -125,10 +128,14 @@ class RemoteFederation(Federation):
         row_of = {i: row for row, i in enumerate(clients)}
         words = {"split": split}
         ask = {i: Parcel({"w": encode(w[row_of[i]])}, words) for i in here}
-        for i, parcel in self._ask("evaluate", ask)[0].items():
-            for name, values in result.items():
-                data = parcel.arrays.get(name, b"")
-                values[row_of[i]] = decode(name, data, most=1, shape=(), dtype=self.dtype)
+        one = {"most": 1, "shape": (), "dtype": self.dtype}
+
+        def read(i, parcel):
+            return {name: decode(name, parcel.arrays.get(name, b""), **one) for name in result}
+
+        for i, numbers in self._ask("evaluate", ask, read)[0].items():
+            for name, number in numbers.items():
+                result[name][row_of[i]] = number
         return result["accuracy"], result["loss"]
 
     def with_part(self, positions):
@@ -156,8 +163,11 @@ class RemoteFederation(Federation):
         if absent:
             raise ClientsLost(dict.fromkeys(absent, "not connected"))
 
-    def _ask(self, kind, parcels):
-        """(answers, reasons of those without): one exchange with several clients."""
+    def _ask(self, kind, parcels, read):
+        """(answers, reasons of those without): one exchange with several clients.
+
+        ``read(client, parcel)`` makes an answer of a reply; one that it refuses counts as none.
+        """
         if not parcels:
             return {}, {}
         entry = {
@@ -169,9 +179,15 @@ class RemoteFederation(Federation):
         self.post.note({"asked": kind, **entry})
         began = time.monotonic()
         replies = self.post.ask(kind, parcels)
-        answers = {i: r for i, r in replies.items() if isinstance(r, Parcel)}
-        lost = {i: r for i, r in replies.items() if i not in answers}
-        entry["up"] = sum(p.size for p in answers.values())
+        came = {i: r for i, r in replies.items() if isinstance(r, Parcel)}
+        lost = {i: r for i, r in replies.items() if i not in came}
+        answers = {}
+        for i, parcel in came.items():
+            try:
+                answers[i] = read(i, parcel)
+            except ValueError as error:
+                lost[i] = f"its reply was refused: {error}"
+        entry["up"] = sum(p.size for p in came.values())
         entry["lost"] = {str(i): why for i, why in lost.items()}
         entry["seconds"] = round(time.monotonic() - began, 3)
         self.traffic.append(entry)
@@ -270,11 +286,20 @@ def in_process(fed):
     >>> in_process(pfl_lib.example()).clients[3].hello()["samples"]
     203
     """
-    own, how = fed.partition, asdict(fed.settings)
+    own, how, model = fed.partition, asdict(fed.settings), _model(fed)
     how |= {"init_seed": fed.init_seed, "dtype": fed.dtype, "engine": fed.engine}
     clients = []
     for i in range(fed.m):
         labels = None if own.labels is None else own.labels[i]
         samples = (fed.data, own.train[i], own.test[i], labels)
-        clients.append(OneClient(i, fed.m, *samples, fed.model_name, **how))
+        clients.append(OneClient(i, fed.m, *samples, model, **how))
     return InProcess(clients)
+
+
+def _model(fed):
+    """The model by its name, or, where it has none, a module like the one that was given."""
+    if fed.model_name in models.names():
+        return fed.model_name
+    module = copy.deepcopy(fed.network.module).to_empty(device="cpu")
+    nn.utils.vector_to_parameters(fed.initial()[0].cpu(), module.parameters())
+    return module

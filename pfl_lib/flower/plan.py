@@ -42,6 +42,10 @@ class Plan:
         for name in ("timeout", "poll", "wait"):
             _check.positive(name, getattr(self, name))
         for one in self.runs:
+            if not isinstance(one, dict) or "algorithm" not in one:
+                raise ValueError(
+                    f'each of runs must be {{"algorithm": …, "rounds": …}}, got {one!r}'
+                )
             self.method(one)
             _check.whole("rounds", one.get("rounds"))
 
