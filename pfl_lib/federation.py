@@ -173,18 +173,7 @@ class Federation:
     def perform(self, work: Work, who: Tensor) -> dict[str, Tensor]:
         """Have the clients ``who`` do ``work``; the rows as they are afterwards."""
         clients = self._clients(who)
-        for name, rows in work.rows.items():
-            if not isinstance(rows, Tensor):
-                raise TypeError(f"rows[{name!r}] must be a tensor, one row a client, got {rows!r}")
-            if len(rows) != len(clients):
-                raise ValueError(
-                    f"rows[{name!r}] must have one row for each of the {len(clients)} clients in "
-                    f"who, got {len(rows)}"
-                )
-        if work.rows["w"].shape[1:] != (self.d,):
-            raise ValueError(
-                f"models must have {self.d} parameters, got shape {tuple(work.rows['w'].shape)}"
-            )
+        self._check_rows(work, clients)
         if not clients:
             return dict(work.rows)
         call = (self.network, work, self.settings, self._train_samples, clients, self.k)
@@ -201,13 +190,7 @@ class Federation:
         who = self.everyone if who is None else who
         clients = self._clients(who)
         _check.one_of("split", split, ("test", "train"))
-        if not isinstance(w, Tensor):
-            raise TypeError(f"w must be a tensor, one row a client, got {w!r}")
-        if w.shape != (len(clients), self.d):
-            raise ValueError(
-                f"w must be ({len(clients)}, {self.d}), one row for each client in who; "
-                f"got {tuple(w.shape)}"
-            )
+        self._check_models(w, clients)
         if not clients:
             return w.new_empty(0), w.new_empty(0)
         samples = self._test_samples if split == "test" else self._train_samples
@@ -296,6 +279,29 @@ class Federation:
                 f"who must hold different client numbers from 0 to {self.m - 1}, got {clients}"
             )
         return clients
+
+    def _check_rows(self, work, clients):
+        for name, rows in work.rows.items():
+            if not isinstance(rows, Tensor):
+                raise TypeError(f"rows[{name!r}] must be a tensor, one row a client, got {rows!r}")
+            if len(rows) != len(clients):
+                raise ValueError(
+                    f"rows[{name!r}] must have one row for each of the {len(clients)} clients in "
+                    f"who, got {len(rows)}"
+                )
+        if work.rows["w"].shape[1:] != (self.d,):
+            raise ValueError(
+                f"models must have {self.d} parameters, got shape {tuple(work.rows['w'].shape)}"
+            )
+
+    def _check_models(self, w, clients):
+        if not isinstance(w, Tensor):
+            raise TypeError(f"w must be a tensor, one row a client, got {w!r}")
+        if w.shape != (len(clients), self.d):
+            raise ValueError(
+                f"w must be ({len(clients)}, {self.d}), one row for each client in who; "
+                f"got {tuple(w.shape)}"
+            )
 
     def _samples(self, inputs, index, labels):
         move = lambda tensors: tuple(t.to(self.device) for t in tensors)  # noqa: E731

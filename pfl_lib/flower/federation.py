@@ -117,11 +117,7 @@ class RemoteFederation(Federation):
         """Accuracy and mean loss of row i of ``w`` on its client's data; NaN for absent clients."""
         clients = self._clients(self.everyone if who is None else who)
         _check.one_of("split", split, ("test", "train"))
-        if w.shape != (len(clients), self.d):
-            raise ValueError(
-                f"w must be ({len(clients)}, {self.d}), one row for each client in who; "
-                f"got {tuple(w.shape)}"
-            )
+        self._check_models(w, clients)
         result = {"accuracy": torch.full((len(clients),), torch.nan, dtype=self.dtype)}
         result["loss"] = result["accuracy"].clone()
         here = [i for i in clients if i in self.post.present]
@@ -149,14 +145,6 @@ class RemoteFederation(Federation):
         return {**super().describe(), "partition": self.sizes.int().tolist()}
 
     # ---- inside -----------------------------------------------------------------------------
-
-    def _check_rows(self, work, clients):
-        for name, rows in work.rows.items():
-            if len(rows) != len(clients):
-                raise ValueError(
-                    f"rows[{name!r}] must have one row for each of the {len(clients)} clients in "
-                    f"who, got {len(rows)}"
-                )
 
     def _must_be_there(self, clients):
         absent = [i for i in clients if i not in self.post.present]
