@@ -30,7 +30,7 @@ from pfl_lib.training import (
     step_counts,
 )
 
-DESCEND_READS = ("w", "centre", "strength", "correction")  # of the rows that a work comes with
+DESCEND_READS = ("w", "centre", "strength", "correction", "mask")  # of what a work's rows may hold
 
 
 def loop(network, work, settings, samples, who, round_):

@@ -27,10 +27,10 @@ CACHE = 2**24  # bytes of models that are trained together on a CPU
 class Federation:
     """Clients with data, a model, and a way to train.
 
-    ``model`` is a name known to ``pfl_lib.models``, or any ``nn.Module`` that is nothing but trained
-    parameters: batch normalisation, dropout, buffers and frozen parameters are refused.  ``seed``
-    decides the batches and who takes part, and, where no ``init_seed`` is given, the initial model
-    too; the partition has a seed of its own.
+    ``model`` is a name known to ``pfl_lib.models``, or any ``nn.Module`` that is nothing but
+    trained parameters: batch normalisation, dropout, buffers and frozen parameters are refused.
+    ``seed`` decides the batches and who takes part, and, where no ``init_seed`` is given, the
+    initial model too; the partition has a seed of its own.
 
     >>> import pfl_lib
     >>> data = pfl_lib.data.load("digits")

@@ -466,6 +466,19 @@ def test_rows_that_descending_does_not_know_come_back_as_they_were(data, unequal
     torch.testing.assert_close(done["w"], fed.train(fed.initial(), fed.everyone))
 
 
+def test_a_mask_may_be_each_clients_own(data, unequal):
+    done = []
+    for engine in ("loop", "stacked", "threads"):
+        fed = federation(data, unequal, engine)
+        w, free = fed.initial(), torch.rand(7, fed.d, generator=torch.Generator().manual_seed(3))
+        rows = {"w": w, "mask": (free < 0.5).to(fed.dtype)}
+        done.append(fed.perform(Work(rows=rows), fed.everyone)["w"])
+        assert torch.equal(done[-1] != w, (rows["mask"] == 1) & (done[-1] != w))
+    assert (done[0] != w).any()
+    torch.testing.assert_close(done[1], done[0])
+    torch.testing.assert_close(done[2], done[0])
+
+
 class Parts(nn.Module):
     """A body and a head that goes by several names."""
 
