@@ -66,6 +66,12 @@ def digits():
 
 
 @cache
+def in_groups():
+    sizes = {"group_clients": [2] * 5, "group_sizes": [20] * 5, "test_size": 10}
+    return partition.grouped(digits(), **sizes)
+
+
+@cache
 def clients():
     return partition.scarce(partition.iid(digits(), clients=4), samples=6)
 
@@ -317,6 +323,10 @@ TABLE = {
         {"partition": (*TYPE, lambda: split([[0]], [[1500]])), "share": (*SHARE, 0, 1),
          "seed": FROM_ZERO},
         {"partition": "partition|hold out"},
+    ),
+    "partition.conflicting_labels": Row(
+        partition.conflicting_labels, {"partition": in_groups, "data": digits},
+        {"partition": TYPE, "data": TYPE, "shift": WHOLE},
     ),
     "partition.label_noise": Row(
         partition.label_noise, {"partition": clients, "data": digits},

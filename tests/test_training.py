@@ -506,7 +506,7 @@ def test_the_head_may_be_a_part_or_names(data, unequal, head, size):
 
 def test_two_modules_of_one_class_are_not_taken_for_each_other(data, unequal):
     def described(between):
-        with torch.random.fork_rng():
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             module = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), between, nn.Linear(8, 10))
         return Federation(data, unequal, module).describe()
