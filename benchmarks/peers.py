@@ -18,6 +18,7 @@ import time
 
 import torch
 from safetensors.torch import load_file
+from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from torch.utils.data import DataLoader, TensorDataset
@@ -54,12 +55,25 @@ def tensors(fed):
         yield fed.data.normalised(fed.data.x[index], fed.dtype), fed.data.y[index]
 
 
+def module_as_usual(fed):
+    """The federation's network as one finds it in textbooks and other libraries.
+
+    A convolutional network has ReLU before each pool there.  Ours has it behind, which gives the
+    same numbers with a quarter of the work: that is a way to be faster, and not the usual one.
+    """
+    ours = models.build(fed.model_name, fed.data)
+    if fed.model_name != "mcmahan_cnn":
+        return ours
+    parts = [ours.conv1, nn.ReLU(), nn.MaxPool2d(2), ours.conv2, nn.ReLU(), nn.MaxPool2d(2)]
+    return nn.Sequential(*parts, nn.Flatten(), ours.wide, nn.ReLU(), ours.output)
+
+
 class UsualWay:
     """The same clients, model and optimiser as a federation, trained the usual way."""
 
     def __init__(self, *workload):
         self.fed = federation(*workload)
-        self.module = models.build(self.fed.model_name, self.fed.data).to(self.fed.device)
+        self.module = module_as_usual(self.fed).to(self.fed.device)
         self.sets = [TensorDataset(x, y) for x, y in tensors(self.fed)]
         self.start = models_at_start(self.fed, workload)
 
@@ -96,7 +110,7 @@ class Fluke:
         self.fed = fed = federation(*workload)
         self.start = models_at_start(fed, workload).cpu()
         FlukeENV().set_device(str(fed.device))
-        self.module = models.build(fed.model_name, fed.data)
+        self.module = module_as_usual(fed)
         name = {"sgd": "SGD", "adam": "Adam"}[fed.settings.optimizer]
         self.clients = []
         for i, (x, y) in enumerate(tensors(fed)):

@@ -332,6 +332,10 @@ class Samples(NamedTuple):
     index: tuple[Tensor, ...]
     labels: tuple[Tensor, ...]
 
+    def sizes(self, who):
+        """How many samples each of these clients has."""
+        return [self.index[i].shape[0] for i in who]  # len() of a tensor takes ten times as long
+
 
 def step_counts(work, settings, sizes):
     """How many steps clients with these numbers of samples make."""
@@ -373,17 +377,17 @@ def batch_table(work, settings, sizes, who, round_):
         if work.group > 1 and work.steps is None:  # the last group is filled from the beginning
             passes = settings.epochs if work.epochs is None else work.epochs
         orders = torch.empty(passes, used, dtype=torch.long)
-        for epoch, order in enumerate(orders):
+        for epoch in range(passes):
             generator = keyed_generator(*key, "batches", epoch)
-            torch.randperm(used, generator=generator, out=order)
+            torch.randperm(used, generator=generator, out=orders[epoch])
         if work.share < 1:
             pool = torch.randperm(n, generator=keyed_generator(*key, "share"))[:used]
             orders = pool[orders]
         table = filled(filled(orders, a_pass * size).view(-1, size), width)
         rows = steps * work.group
-        if rows > len(table):
-            table = table[torch.arange(rows) % len(table)]
-        tables.append(table if rows == len(table) else table[:rows])
+        if rows > (there := table.shape[0]):
+            table = table[torch.arange(rows) % there]
+        tables.append(table if rows == there else table[:rows])
     return tables
 
 
