@@ -3,6 +3,7 @@
 import ctypes
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -28,31 +29,43 @@ def left_in_container(root="/sys/fs/cgroup", membership="/proc/self/cgroup"):
     A container sees the whole machine's memory, and is killed when it takes more than its share.
     Files that the system merely remembers count as used there, but are given up when needed.
     """
+    left = PLENTY
+    for group, most, used, files in _groups_with_limits(root, membership):
+        try:
+            limit, taken = (int((group / name).read_text()) for name in (most, used))
+            stat = dict(map(str.split, (group / "memory.stat").read_text().splitlines()))
+            left = min(left, limit - taken + int(stat.get(files, 0)))
+        except (OSError, ValueError):  # the limit is gone
+            pass
+    return max(0, left)
+
+
+@cache
+def _groups_with_limits(root, membership):
+    """The groups one is held to, and what their files are called; looked for once."""
     try:
         lines = [line.split(":", 2) for line in Path(membership).read_text().splitlines()]
     except OSError:
-        return PLENTY
-    left, root = PLENTY, Path(root)
+        return ()
+    found, root = [], Path(root)
     for _, controllers, path in lines:
         if controllers == "":  # version 2
-            top, most, used, files = root, "memory.max", "memory.current", "inactive_file"
+            top, names = root, ("memory.max", "memory.current", "inactive_file")
         elif "memory" in controllers.split(","):  # version 1
-            top, files = root / "memory", "total_inactive_file"
-            most, used = "memory.limit_in_bytes", "memory.usage_in_bytes"
+            top = root / "memory"
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
         else:
             continue
         here = top / path.lstrip("/")
         for group in (here, *here.parents):  # a group is held to the limits of those above it too
             try:
-                limit = int((group / most).read_text())
-                taken = int((group / used).read_text())
-                stat = dict(map(str.split, (group / "memory.stat").read_text().splitlines()))
-                left = min(left, limit - taken + int(stat.get(files, 0)))
+                int((group / names[0]).read_text())
+                found.append((group, *names))
             except (OSError, ValueError):  # no such group in sight, or no limit ("max")
                 pass
             if group == top:
                 break
-    return max(0, left)
+    return tuple(found)
 
 
 def keep_freed_memory():

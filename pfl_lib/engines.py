@@ -159,7 +159,9 @@ def stacked(network, work, settings, samples, who, round_):
     steps = [len(t) // work.group for t in tables]
     device, dtype = work.rows["w"].device, work.rows["w"].dtype
 
-    random = _pad(draw_noise(work, settings, steps, who, round_)).to(device, dtype)
+    random = torch.empty(len(who), max(steps), 0, dtype=dtype, device=device)
+    if work.noise:
+        random = _pad(draw_noise(work, settings, steps, who, round_)).to(device, dtype)
     # for every batch and every client, which samples of the pool: (batches, clients, batch size)
     positions = _pad(tables, -1).to(device)
     weight = (positions >= 0).to(dtype).transpose(0, 1).contiguous()

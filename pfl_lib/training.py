@@ -363,31 +363,34 @@ def batch_table(work, settings, sizes, who, round_):
     """
     batch_size = settings.batch_size if work.batch_size is None else work.batch_size
     width = min(batch_size, max(_used(work, n) for n in sizes))
-    tables = []
+    tables, alike = [None] * len(who), {}
+    for row, shape in enumerate(zip(sizes, step_counts(work, settings, sizes))):
+        alike.setdefault(shape, []).append(row)
 
     def filled(table, width):
-        missing = width - table.shape[1]
+        missing = width - table.shape[-1]
         return F.pad(table, (0, missing), value=-1) if missing else table
 
-    for client, n, steps in zip(who, sizes, step_counts(work, settings, sizes)):
-        key = (settings.seed, work.tag, round_, client)
+    for (n, steps), rows in alike.items():  # those with as much to do are dealt with together
         used, a_pass = _used(work, n), _a_pass(work, settings, n)
-        size = min(batch_size, used)
-        passes = math.ceil(steps * work.group / a_pass)
+        size, length = min(batch_size, used), steps * work.group
+        passes = math.ceil(length / a_pass)
         if work.group > 1 and work.steps is None:  # the last group is filled from the beginning
             passes = settings.epochs if work.epochs is None else work.epochs
-        orders = torch.empty(passes, used, dtype=torch.long)
-        for epoch in range(passes):
-            generator = keyed_generator(*key, "batches", epoch)
-            torch.randperm(used, generator=generator, out=orders[epoch])
-        if work.share < 1:
-            pool = torch.randperm(n, generator=keyed_generator(*key, "share"))[:used]
-            orders = pool[orders]
-        table = filled(filled(orders, a_pass * size).view(-1, size), width)
-        rows = steps * work.group
-        if rows > (there := table.shape[0]):
-            table = table[torch.arange(rows) % there]
-        tables.append(table if rows == there else table[:rows])
+        orders = torch.empty(len(rows), passes, used, dtype=torch.long)
+        for row, mine in zip(rows, orders):
+            key = (settings.seed, work.tag, round_, who[row])
+            for epoch, order in enumerate(mine.unbind()):
+                generator = keyed_generator(*key, "batches", epoch)
+                torch.randperm(used, generator=generator, out=order)
+            if work.share < 1:
+                pool = torch.randperm(n, generator=keyed_generator(*key, "share"))[:used]
+                mine.copy_(pool[mine])
+        table = filled(filled(orders, a_pass * size).view(len(rows), passes * a_pass, size), width)
+        if length > passes * a_pass:
+            table = table[:, torch.arange(length) % (passes * a_pass)]
+        for row, mine in zip(rows, table[:, :length]):
+            tables[row] = mine
     return tables
 
 

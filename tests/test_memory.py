@@ -24,6 +24,7 @@ def group(folder, version, limit, used, files=0):
 def left(root, *membership):
     told = root / "membership"
     told.write_text("".join(f"{line}\n" for line in membership))
+    _memory._groups_with_limits.cache_clear()
     return _memory.left_in_container(root, told)
 
 
