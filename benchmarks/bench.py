@@ -23,6 +23,7 @@ from safetensors.torch import save_file
 from tqdm.auto import tqdm
 
 import pfl_lib
+from pfl_lib.experiments.measuring import processor
 from pfl_lib.formulas import attention_weights, mix
 
 #: model, clients, samples of each client, batch, optimiser; one epoch, from fresh models or, in the
@@ -110,6 +111,18 @@ def compared(workload, fed, start, asked):
     }
 
 
+def large_product(device, n=2048):
+    """GFLOP/s of a large matrix product, the best of ten: the most that arithmetic gives here."""
+    a, rates = torch.rand(n, n, device=device), []
+    for _ in range(10):
+        began = time.perf_counter()
+        a @ a
+        if device == "cuda":
+            torch.cuda.synchronize()
+        rates.append(2e-9 * n**3 / (time.perf_counter() - began))
+    return round(max(rates))
+
+
 def server_step(m, asked):
     d = federation("mcmahan_cnn", m, 10, 10, "sgd", asked.device).d  # and memory is kept, as ever
     attention = pfl_lib.attention.negative_exponential(sigma=SIGMA)
@@ -165,7 +178,8 @@ def main():
     others = [tried(*t, asked) for t in tqdm(others, desc="what else was tried")]
     with_fluke = "the usual way and fluke; Flower was not measured"
     record = {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "machine": f"{processor()}, {os.cpu_count()} cores",
+        "large product, GFLOP/s": large_product(asked.device),
         "load before": load,
         "load after": round(os.getloadavg()[0], 2),
         "torch": torch.__version__,

@@ -21,7 +21,7 @@ from pfl_lib.training import Network, Prox, Samples, Settings, Work
 
 NORMALISE_ONCE = 2**29  # bytes: smaller data sets are normalised once, larger ones by the batch
 ENGINES = ("auto", "loop", "stacked", "threads")
-CACHE = 2**24  # bytes of models that are trained together on a CPU
+CACHE = 3 * 2**22  # bytes of models, and of Adam's memory, that are trained together on a CPU
 
 
 class Federation:
@@ -263,8 +263,10 @@ class Federation:
         each = (5 + rows) * a_model + self._activations  # w, gradient, two moments, what was given
         fits = free_memory(self.device) // 2 // (each if plain else 2 * each)
         if self.device.type == "cpu":
-            by_hand = plain and self.network.dense is not None
-            at_most = CACHE // a_model if by_hand else max(CACHE // a_model, math.ceil(k / 2))
+            optimizer = (work and work.optimizer) or self.settings.optimizer
+            at_most = CACHE // (a_model if optimizer == "sgd" else 3 * a_model)
+            if not plain or self.network.dense is None:  # vmap has more to gain from many
+                at_most = max(at_most, math.ceil(k / 2))
             fits = min(fits, at_most)
         chunks = math.ceil(k / min(k, max(1, fits)))
         return math.ceil(k / chunks), 1

@@ -130,7 +130,7 @@ def measure(
         "library": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "machine": f"{_processor()}, {os.cpu_count()} cores",
+        "machine": f"{processor()}, {os.cpu_count()} cores",
         "device": str(fed.device),
         "cases": [
             {"case": label, "rounds": case.rounds, "paper": dict(case.paper)}
@@ -220,7 +220,7 @@ def _digest(plain):
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _processor():
+def processor():
     """The processor's name where the system tells it."""
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
