@@ -59,7 +59,7 @@ def module_as_usual(fed):
     """The federation's network as one finds it in textbooks and other libraries.
 
     A convolutional network has ReLU before each pool there.  Ours has it behind, which gives the
-    same numbers with a quarter of the work: that is a way to be faster, and not the usual one.
+    same numbers with a quarter of the ReLUs: that is a way to be faster, and not the usual one.
     """
     ours = models.build(fed.model_name, fed.data)
     if fed.model_name != "mcmahan_cnn":

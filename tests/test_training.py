@@ -180,6 +180,20 @@ def test_little_memory_means_small_chunks(data, unequal, monkeypatch):
     assert "1 of 7 clients at once" in fed.plan()
 
 
+def test_a_chunk_has_room_for_adams_memory():
+    """Models and what Adam remembers of them are kept in the processor's cache together."""
+    data = pfl_lib.data.load("mnist5k")
+    clients = partition.iid(data, clients=100)
+    sgd, adam = (
+        pfl_lib.Federation(data, clients, "mlp", optimizer=kind, device="cpu")
+        for kind in ("sgd", "adam")
+    )
+    assert "34 of 100 clients at once" in sgd.plan()
+    assert "13 of 100 clients at once" in adam.plan()
+    rows = {"w": torch.empty(100, adam.d)}
+    assert adam._chunk(100, Work(rows=rows, optimizer="sgd")) == sgd._chunk(100)
+
+
 MEMORY = """
 import sys, torch, pfl_lib
 from pathlib import Path
