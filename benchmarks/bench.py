@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 from peers import SELF_WEIGHT, SIGMA, Pairwise, Process, Timed, federation, stack
 from safetensors.torch import save_file
+from torch.utils.flop_counter import FlopCounterMode
 from tqdm.auto import tqdm
 
 import pfl_lib
@@ -45,6 +46,8 @@ TRIED = [
     ("mlp", "the gradient by vmap, not by hand", {"vmap": True}),
     ("mlp", "the step by torch.compile", {"compile": True}),
     ("logistic_regression", "the step by torch.compile", {"compile": True}),
+    ("logistic_regression", "two threads, half of the clients each", {"threads": 2, "chunk": 50}),
+    ("mlp", "two threads, a chunk each", {"threads": 2}),
     ("mlp", "bfloat16", {"dtype": "bfloat16"}),
     ("mcmahan_cnn", "bfloat16", {"dtype": "bfloat16"}),
 ]
@@ -111,16 +114,27 @@ def compared(workload, fed, start, asked):
     }
 
 
-def large_product(device, n=2048):
-    """GFLOP/s of a large matrix product, the best of ten: the most that arithmetic gives here."""
-    a, rates = torch.rand(n, n, device=device), []
-    for _ in range(10):
-        began = time.perf_counter()
-        a @ a
-        if device == "cuda":
-            torch.cuda.synchronize()
-        rates.append(2e-9 * n**3 / (time.perf_counter() - began))
-    return round(max(rates))
+def arithmetic(device):
+    """GFLOP/s of two large pieces of work, the best of ten each: the most that one gets here."""
+    matrix, images = torch.rand(2048, 2048, device=device), torch.rand(256, 64, 28, 28)
+    images = images.to(device, memory_format=torch.channels_last)
+    filters = torch.rand(64, 64, 5, 5).to(device, memory_format=torch.channels_last)
+    rates = {}
+    for name, call in (
+        ("a product of matrices", lambda: matrix @ matrix),
+        ("a convolution", lambda: torch.conv2d(images, filters, padding=2)),
+    ):
+        with FlopCounterMode(display=False) as counter:
+            call()
+        took = []
+        for _ in range(10):
+            began = time.perf_counter()
+            call()
+            if device == "cuda":
+                torch.cuda.synchronize()
+            took.append(time.perf_counter() - began)
+        rates[name] = round(counter.get_total_flops() / min(took) / 1e9)
+    return rates
 
 
 def server_step(m, asked):
@@ -179,7 +193,7 @@ def main():
     with_fluke = "the usual way and fluke; Flower was not measured"
     record = {
         "machine": f"{processor()}, {os.cpu_count()} cores",
-        "large product, GFLOP/s": large_product(asked.device),
+        "arithmetic, GFLOP/s": arithmetic(asked.device),
         "load before": load,
         "load after": round(os.getloadavg()[0], 2),
         "torch": torch.__version__,

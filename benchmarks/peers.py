@@ -132,11 +132,11 @@ class Fluke:
 
 
 class Tried:
-    """The library with something changed: ``chunk``, ``dtype``, the gradient by ``vmap``, or the
-    step through ``compile``."""
+    """The library with something changed: ``chunk``, ``dtype``, the gradient by ``vmap``, the step
+    through ``compile``, or chunks dealt out to ``threads``."""
 
     def __init__(self, changes, *workload):
-        by_vmap = changes.pop("vmap", False)
+        by_vmap, threads = changes.pop("vmap", False), changes.pop("threads", None)
         if changes.pop("compile", False):
             engines._dense_step = torch.compile(engines._dense_step)
         if "dtype" in changes:
@@ -144,6 +144,9 @@ class Tried:
         self.fed = federation(*workload, **changes)
         if by_vmap:
             self.fed.network.dense = None
+        if threads:
+            chunk, _ = self.fed._chunk(self.fed.m)
+            self.fed._chunk = lambda k, work=None: (chunk, threads)
         self.start = models_at_start(self.fed, workload)
 
     def __call__(self):

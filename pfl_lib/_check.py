@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import operator
 
 
 def positive(name, value):
@@ -27,10 +28,13 @@ def between(name, value, low, high):
 
 def whole(name, value, at_least=1):
     """An integer not below ``at_least``."""
-    number = _is_number(value) and not isinstance(value, bool) and math.isfinite(value)
-    if not number or int(value) != value or value < at_least:
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or number < at_least:
         raise ValueError(f"{name} must be a whole number >= {at_least}, got {value!r}")
-    return int(value)
+    return number
 
 
 def one_of(name, value, allowed):

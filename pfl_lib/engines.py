@@ -233,7 +233,7 @@ def _descend_together(network, work, client, batches, busy):
             if by_hand:
                 _dense_step(network.dense, now, batch, client)
             else:
-                _move(now["whole"], gradient(now["whole"]["w"], batch), client)
+                _move([now["whole"]], [gradient(now["whole"]["w"], batch)], client)
     if by_hand:
         for name, where in network.slices():
             s["w"][:, where] = pieces[name]["w"].flatten(1)
@@ -251,33 +251,43 @@ def _pieces(network, s):
     return pieces
 
 
-def _move(s, g, client):
-    """What the step "descend" does with a gradient, in place on ``s``."""
-    if "centre" in s:
-        g += s["strength"] * (s["w"] - s["centre"])
-    if "correction" in s:
-        g += s["correction"]
-    if "mask" in s:
-        g *= s["mask"]
-    if client.optimizer == "sgd":
-        s["w"].sub_(g, alpha=client.lr)
-        return
+def _move(pieces, gradients, client):
+    """What the step "descend" does with the gradients of some pieces, in place on the pieces."""
+    for s, g in zip(pieces, gradients):
+        if "centre" in s:
+            g += s["strength"] * (s["w"] - s["centre"])
+        if "correction" in s:
+            g += s["correction"]
+        if "mask" in s:
+            g *= s["mask"]
+        if client.optimizer == "sgd":
+            s["w"].sub_(g, alpha=client.lr)
+    if client.optimizer == "adam":
+        _adam(pieces, gradients, client)
+
+
+def _adam(pieces, gradients, client):
     decay, decay_square, epsilon = ADAM
-    if s["w"].device.type == "cpu" and hasattr(torch, "_fused_adam_"):
+    if pieces[0]["w"].device.type == "cpu" and hasattr(torch, "_fused_adam_"):
         # torch's own Adam in one pass over memory; it reads raw memory, so the layouts must agree
-        if g.stride() != s["w"].stride():
-            g = torch.empty_like(s["w"]).copy_(g)
+        like = [s["w"] for s in pieces]
+        same = [
+            g if g.stride() == w.stride() else torch.empty_like(w).copy_(g)
+            for w, g in zip(like, gradients)
+        ]
+        mean, square = ([s[name] for s in pieces] for name in ("w_mean", "w_square"))
         torch._fused_adam_(
-            [s["w"]], [g], [s["w_mean"]], [s["w_square"]], [], [torch.tensor(float(client.t))],
+            like, same, mean, square, [], [torch.tensor(float(client.t))] * len(pieces),
             lr=client.lr, beta1=decay, beta2=decay_square, eps=epsilon, weight_decay=0.0,
             amsgrad=False, maximize=False,
         )  # fmt: skip
         return
-    s["w_mean"].lerp_(g, 1 - decay)
-    s["w_square"].mul_(decay_square).addcmul_(g, g, value=1 - decay_square)
-    root = torch.sqrt(s["w_square"], out=g)  # the gradient has served: no new memory
-    root.div_(math.sqrt(1 - decay_square**client.t)).add_(epsilon)
-    s["w"].addcdiv_(s["w_mean"], root, value=-client.lr / (1 - decay**client.t))
+    for s, g in zip(pieces, gradients):
+        s["w_mean"].lerp_(g, 1 - decay)
+        s["w_square"].mul_(decay_square).addcmul_(g, g, value=1 - decay_square)
+        root = torch.sqrt(s["w_square"], out=g)  # the gradient has served: no new memory
+        root.div_(math.sqrt(1 - decay_square**client.t)).add_(epsilon)
+        s["w"].addcdiv_(s["w_mean"], root, value=-client.lr / (1 - decay**client.t))
 
 
 def _dense_step(layers, pieces, batch, client):
@@ -291,6 +301,7 @@ def _dense_step(layers, pieces, batch, client):
     error *= batch.weight[:, None, :]
     error.scatter_add_(1, batch.y[:, None, :], -batch.weight[:, None, :])
     error = error.transpose(1, 2)
+    moved, gradients = [], []
     for layer, x in zip(reversed(layers), reversed(inputs)):
         matrix, bias = pieces[f"{layer}.weight"], pieces[f"{layer}.bias"]
         first = layer == layers[0]
@@ -298,9 +309,12 @@ def _dense_step(layers, pieces, batch, client):
         if client.optimizer == "sgd" and matrix.keys() == {"w"}:  # gradient and move in one
             matrix["w"].baddbmm_(error.transpose(1, 2), x, alpha=-client.lr)
         else:
-            _move(matrix, torch.bmm(error.transpose(1, 2), x), client)
-        _move(bias, error.sum(1), client)
+            moved.append(matrix)
+            gradients.append(torch.bmm(error.transpose(1, 2), x))
+        moved.append(bias)
+        gradients.append(error.sum(1))
         error = below
+    _move(moved, gradients, client)
 
 
 def dense_forward(layers, parameters, x):
@@ -346,14 +360,14 @@ def one_by_one(network, work, settings, samples, who, round_):
                 piece |= {name: torch.zeros_like(piece["w"]) for name in ("w_mean", "w_square")}
         for positions in tables[row]:
             here = positions[positions >= 0].to(s["w"].device)
-            x, y = channels_last(samples.inputs(samples.index[i][here])), samples.labels[i][here]
+            x, y = samples.inputs(samples.index[i][here]), samples.labels[i][here]
+            x = channels_last(x) if network.channels_last else x
             for _ in range(work.repeats):
                 client.t += 1
                 loss = nn.functional.cross_entropy(module(x), y)
                 gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
                 with torch.no_grad():
-                    for piece, g in zip(pieces, gradients):
-                        _move(piece, g, client)
+                    _move(pieces, gradients, client)
         for place, piece in zip(network.unflatten(rows["w"][row]).values(), pieces):
             place.copy_(piece["w"])
     return rows
@@ -420,5 +434,6 @@ def _logits(network, w, x):
         parameters = {name: w[:, where].unflatten(1, shape) for (name, where), shape in parts}
         return dense_forward(network.dense, parameters, x)[1]
     if len(w) == 1:
-        return network.logits(w[0], channels_last(x[0]))[None]
+        x = channels_last(x[0]) if network.channels_last else x[0]
+        return network.logits(w[0], x)[None]
     return torch.func.vmap(network.logits)(w, x)

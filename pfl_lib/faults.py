@@ -112,9 +112,10 @@ class Faulty(OtherUploads):
     * ``"stale"``: the model they began this round with, as if they never trained (no strength).
 
     ``of="update"`` does the same to what training changed, w − (the model they began with), which
-    leaves the sent model near the others.  Methods that keep a second model or a head at home keep
-    it unspoiled.  A client that sends nothing, as in Separate, still keeps what it would have sent:
-    look at the models of the ``honest`` clients only.
+    leaves the sent model near the others.  A second model that is trained for itself (Ditto, APFL,
+    pFedMe) stays unspoiled; what a client keeps of the row it sends (FedRep's head, the models that
+    FedPHP, FedALA and PartialFed inherit) does not, nor what it would have sent in Separate: look
+    at the models of the ``honest`` clients only.
 
     >>> from pfl_lib.theory import QuadraticFederation
     >>> toy = QuadraticFederation(h=torch.ones(3, 1), c=torch.tensor([[1.0], [2.0], [3.0]]))

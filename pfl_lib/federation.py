@@ -7,6 +7,7 @@ Row i of every stack of models belongs to client i.  An algorithm needs two verb
 import copy
 import hashlib
 import math
+import warnings
 from dataclasses import asdict
 
 import torch
@@ -95,6 +96,7 @@ class Federation:
         self.layers = _layers(module, self.network)
         self.head_mask = self._mask_of(_head(module))
         batch = data.normalised(data.x[: self.settings.batch_size])
+        self.network.channels_last = _tried_out(module, batch[:2], data)
         self._activations = self.network.activation_bytes(batch) * dtype.itemsize // 4
 
         inputs = _gather(data, self.device, dtype)
@@ -165,10 +167,11 @@ class Federation:
         if prox is not None:
             strength = torch.as_tensor(prox.strength, dtype=self.dtype, device=self.device)
             rows |= {"centre": prox.centre, "strength": strength.expand(len(start))}
+            self._warn_of_overshooting(prox.strength, how)
         if correction is not None:
             rows["correction"] = correction
         if mask is not None:
-            shared["mask"] = mask.to(self.dtype)
+            shared["mask"] = self._checked_mask(mask)
         return self.perform(Work(rows=rows, shared=shared, **how), who)["w"]
 
     def perform(self, work: Work, who: Tensor) -> dict[str, Tensor]:
@@ -273,10 +276,13 @@ class Federation:
 
     def _clients(self, who):
         try:
-            clients = torch.as_tensor(who).cpu().tolist()
+            clients = torch.as_tensor(who).cpu()
+            if (clients.is_floating_point() and len(clients)) or clients.dtype == torch.bool:
+                raise TypeError
+            clients = clients.tolist()
             wrong = [i for i in clients if i not in range(self.m)]
         except (TypeError, ValueError):
-            raise TypeError(f"who must be client numbers, got {who!r}") from None
+            raise TypeError(f"who must be client numbers, whole ones, got {who!r}") from None
         if wrong or len(set(clients)) != len(clients):
             raise ValueError(
                 f"who must hold different client numbers from 0 to {self.m - 1}, got {clients}"
@@ -292,9 +298,38 @@ class Federation:
                     f"rows[{name!r}] must have one row for each of the {len(clients)} clients in "
                     f"who, got {len(rows)}"
                 )
-        if work.rows["w"].shape[1:] != (self.d,):
+        w = work.rows["w"]
+        if w.shape[1:] != (self.d,):
+            raise ValueError(f"models must have {self.d} parameters, got shape {tuple(w.shape)}")
+        if w.dtype != self.dtype:
+            raise TypeError(f"models must be {self.dtype} as the federation is, got {w.dtype}")
+        for name in ("centre", "correction"):
+            if name in work.rows and work.rows[name].shape != w.shape:
+                raise ValueError(
+                    f"{name} must have the models' shape {tuple(w.shape)}, "
+                    f"got {tuple(work.rows[name].shape)}"
+                )
+
+    def _checked_mask(self, mask):
+        mask = _check.numbers("mask", mask)
+        if mask.shape != (self.d,):
             raise ValueError(
-                f"models must have {self.d} parameters, got shape {tuple(work.rows['w'].shape)}"
+                f"mask must have shape ({self.d},), the same coordinates for all clients; "
+                f"got {tuple(mask.shape)}"
+            )
+        return mask.to(self.device, self.dtype)
+
+    def _warn_of_overshooting(self, strength, how):
+        """A pull of s is one more slope of size s·(w − centre): SGD overshoots when lr·s > 2."""
+        if isinstance(strength, Tensor) and strength.device.type != "cpu":
+            return  # to look would make a GPU wait
+        lr = how.get("lr") or self.settings.lr
+        strongest = float(torch.as_tensor(strength).max())
+        if (how.get("optimizer") or self.settings.optimizer) == "sgd" and lr * strongest > 2:
+            warnings.warn(
+                f"the proximal term of strength {strongest:g} (1/β) makes SGD with lr = {lr:g} "
+                f"overshoot farther with every step; lr <= {1 / strongest:.2g} is safe",
+                stacklevel=3,
             )
 
     def _check_models(self, w, clients):
@@ -305,6 +340,8 @@ class Federation:
                 f"w must be ({len(clients)}, {self.d}), one row for each client in who; "
                 f"got {tuple(w.shape)}"
             )
+        if w.dtype != self.dtype:
+            raise TypeError(f"w must be {self.dtype} as the federation is, got {w.dtype}")
 
     def _samples(self, inputs, index, labels):
         move = lambda tensors: tuple(t.to(self.device) for t in tensors)  # noqa: E731
@@ -367,6 +404,33 @@ def _device(device):
         ) from error
 
 
+@torch.no_grad()
+def _tried_out(module, x, data):
+    """Refuse a module that cannot tell the classes of such samples; may images lie channels last?
+
+    A forward with ``x.view(len(x), -1)``, as many textbooks have it, cannot read those.
+    """
+    x = x.to(next((p.device for p in module.parameters()), x.device))
+    module = copy.deepcopy(module).float()
+    try:
+        out = module(x)
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        raise ValueError(
+            f"{type(module).__name__} cannot take samples of {data.name}, a batch of which has "
+            f"shape {tuple(x.shape)}: {error}"
+        ) from error
+    if out.ndim != 2 or out.shape[1] < len(data.classes):
+        raise ValueError(
+            f"{type(module).__name__} must give {len(data.classes)} numbers for a sample, one for "
+            f"each class of {data.name}; it gives shape {tuple(out.shape)} for {len(x)} samples"
+        )
+    try:
+        module.to(memory_format=torch.channels_last)(engines.channels_last(x))
+    except RuntimeError:
+        return False
+    return True
+
+
 def _check_clients(data, partition):
     if not isinstance(data, Dataset):
         raise TypeError(f"data must be a Dataset (see pfl_lib.data.load), got {data!r}")
@@ -378,7 +442,10 @@ def _check_clients(data, partition):
     for i, (train, test) in enumerate(zip(partition.train, partition.test)):
         for part, index in (("training", train), ("test", test)):
             if len(index) == 0:
-                raise ValueError(f"client {i} has no {part} sample; every client needs one or more")
+                raise ValueError(
+                    f"client {i} has no {part} sample; every client needs one or more: deal to "
+                    "fewer clients, or change the share that is kept for testing"
+                )
             if index.min() < 0 or index.max() >= n:
                 wrong = int(index.min() if index.min() < 0 else index.max())
                 raise ValueError(

@@ -75,6 +75,13 @@ class History:
         ordered = sorted(_measured(self.accuracy[-1]))
         return _mean(ordered[: max(1, math.ceil(share * len(ordered)))])
 
+    def forget_last(self):
+        """Leave out the last measurement."""
+        for kept in (self.rounds, self.accuracy, self.loss, self.seconds, self.sent):
+            del kept[-1:]
+        for kept in self.also.values():
+            del kept[-1:]
+
     def summary(self):
         """One row of a results table."""
         return {

@@ -290,15 +290,20 @@ def _differences(ours, theirs):
             f"ours and theirs must be of the same clients, got {len(ours)} and {len(theirs)}"
         )
     # accuracies are ratios: equal gains may differ in their last bits and must still tie
-    return (ours - theirs).round(decimals=6)
+    difference = (ours - theirs).round(decimals=6)
+    difference = difference[~difference.isnan()]  # a History has NaN where nothing was measured
+    if len(difference) == 0:
+        raise ValueError("ours and theirs must share a client that was measured in both")
+    return difference
 
 
 def _accuracies(name, values):
     values = values.clients() if isinstance(values, History) else values
     values = _check.numbers(name, values).double()
-    if values.ndim != 1 or len(values) == 0 or not bool(((values >= 0) & (values <= 1)).all()):
-        raise ValueError(
-            f"{name} must be a History or accuracies in [0, 1], one a client; "
-            f"got shape {tuple(values.shape)}"
-        )
+    what = f"{name} must be a History or accuracies in [0, 1], one a client"
+    if values.ndim != 1 or len(values) == 0:
+        raise ValueError(f"{what}; got shape {tuple(values.shape)}")
+    wrong = ((values < 0) | (values > 1)).nonzero().flatten().tolist()
+    if wrong:
+        raise ValueError(f"{what}; got {values[wrong[0]]:g} for client {wrong[0]}")
     return values

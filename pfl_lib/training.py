@@ -152,6 +152,7 @@ class Network:
         self.module = copy.deepcopy(module).to("meta")  # structure only: values come as rows
         self.on_features = _Features(self.module)
         self.convolutional = any(isinstance(part, nn.Conv2d) for part in module.modules())
+        self.channels_last = True  # how images may lie; a federation tries it out
         self.dense = _dense_layers(module)
         self._real, self._spare = None, deque()
 
@@ -174,13 +175,14 @@ class Network:
         self._spare.append(other)
 
     def real(self, device, dtype):
-        """The module itself on a device, its filters channels last; its values are not set.
+        """The module itself on a device, its filters channels last if they may; values are not set.
 
         Made once: a copy of a network is for one thread, one device and one precision.
         """
         if self._real is None:
             module = copy.deepcopy(self.module).to_empty(device=device).to(dtype)
-            self._real = module.to(memory_format=torch.channels_last)
+            layout = torch.channels_last if self.channels_last else torch.contiguous_format
+            self._real = module.to(memory_format=layout)
         return self._real
 
     def activation_bytes(self, x):
@@ -245,6 +247,16 @@ def _refuse_what_is_no_parameter(module):
             f"the model keeps something that is no parameter ({buffers[0]}), which has no place "
             "in a row of parameters; compute it in forward"
         )
+    seen = {}
+    for name, part in module.named_modules():
+        for word, parameter in part.named_parameters(recurse=False):
+            full = f"{name}.{word}" if name else word
+            first = seen.setdefault(id(parameter), full)
+            if first != full:
+                raise ValueError(
+                    f"the parameters {first} and {full} are one and the same, but a row has one "
+                    "place for each name; use one layer twice in forward instead"
+                )
     frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
     if frozen:
         raise ValueError(
@@ -261,7 +273,11 @@ def _dense_layers(module):
     parts = ("forward", "features")
     if says is None or any(getattr(kind, n, None) is not getattr(says, n, None) for n in parts):
         return None
-    return module.dense_layers()
+    names = module.dense_layers()
+    layers = [module.get_submodule(name) for name in names]
+    plain = all(type(layer) is nn.Linear and layer.bias is not None for layer in layers)
+    hooked = any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
+    return names if plain and not hooked else None
 
 
 class _Features(nn.Module):

@@ -1,6 +1,6 @@
-"""The plain versions of functions that were rewritten to be faster, word for word as they were when
+"""The former versions of functions that were rewritten, word for word as they were when
 the stored results were measured: ``pfl_lib.experiments.code.REWRITTEN`` names their fingerprints,
-and tests/test_determinism.py shows that the fast ones give the same."""
+and tests/test_determinism.py shows that the new ones give the same."""
 
 import hashlib
 import math
@@ -8,6 +8,9 @@ import math
 import torch
 import torch.nn.functional as F
 
+from pfl_lib import _check
+from pfl_lib.formulas._common import checked
+from pfl_lib.formulas.fedamp import _heard
 from pfl_lib.training import _a_pass, _used, step_counts
 
 
@@ -60,3 +63,9 @@ def batch_table(work, settings, sizes, who, round_):
             table = table[torch.arange(rows) % len(table)]
         tables.append(table[:rows])
     return tables
+
+
+def fedamp_weights(W, attention, alpha, grad_factor=1):
+    alpha = checked(_check.non_negative, "alpha", alpha)
+    heard = alpha * _heard(W, attention, grad_factor)
+    return heard + torch.diag(1 - heard.sum(1))

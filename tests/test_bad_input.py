@@ -427,7 +427,7 @@ TABLE = {
     ),
     "metrics.wilcoxon": Row(
         metrics.wilcoxon, {"ours": [0.1, 0.2, 0.3], "theirs": [0.2, 0.1, 0.0]},
-        {"ours": ([0.1], [NAN, 0.1, 0.2], None, "a"), "alternative": WORD},
+        {"ours": ([0.1], [NAN] * 3, [0.1, 0.2, 9], None, "a"), "alternative": WORD},
         {"ours": "ours|pairs"},
     ),
     "metrics.win_rate": Row(

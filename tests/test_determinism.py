@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from test_faults import small
 
 import pfl_lib
-from pfl_lib import Federation, algorithm, algorithms, partition, random, run, training
+from pfl_lib import Federation, algorithm, algorithms, formulas, partition, random, run, training
 from pfl_lib.experiments import code
 
 CODE = """
@@ -142,8 +142,8 @@ def test_one_seed_serves_for_initial_model_and_batches():
 
 def test_rewritten_functions_are_those_that_the_list_names(monkeypatch):
     monkeypatch.setattr(code, "REWRITTEN", {})  # the fingerprints as they are
-    fast = (training.batch_table, random.keyed_number, random._written)
-    slow = (plain.batch_table, plain.keyed_number, plain._written)
+    fast = (training.batch_table, random.keyed_number, random._written, formulas.fedamp_weights)
+    slow = (plain.batch_table, plain.keyed_number, plain._written, plain.fedamp_weights)
     pairs = {code._fingerprint(new): code._fingerprint(old) for new, old in zip(fast, slow)}
     monkeypatch.undo()
     assert pairs == code.REWRITTEN
@@ -175,3 +175,11 @@ def test_batches_are_what_they_were(sizes, length, share, group, batch_size, rou
     then = plain.batch_table(work, settings, sizes, who, round_)
     assert len(now) == len(then)
     assert all(torch.equal(a, b) for a, b in zip(now, then))
+
+
+@given(m=st.integers(1, 6), alpha=st.floats(0, 10), factor=st.sampled_from([1, 2]))
+def test_fedamp_weights_are_what_they_were(m, alpha, factor):
+    W = torch.randn(m, 5, generator=torch.Generator().manual_seed(m), dtype=torch.float64)
+    attention = pfl_lib.attention.negative_exponential(sigma=2.0)
+    now = formulas.fedamp_weights(W, attention, alpha, factor)
+    assert torch.equal(now, plain.fedamp_weights(W, attention, alpha, factor))

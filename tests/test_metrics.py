@@ -265,3 +265,15 @@ def test_weights_of_other_clients_are_refused():
         metrics.group_recovery(torch.eye(2), torch.tensor([0, 0, 1]))
     with pytest.raises(ValueError, match="groups"):
         metrics.inside_by_chance(torch.tensor([0]))
+
+
+def test_clients_that_were_not_measured_are_left_out_of_a_comparison():
+    ours, theirs = [0.9, math.nan, 0.8, 0.7], [0.8, 0.1, math.nan, 0.9]
+    assert metrics.win_rate(ours, theirs) == metrics.win_rate([0.9, 0.7], [0.8, 0.9])
+    with pytest.raises(ValueError, match="must share a client"):
+        metrics.win_rate([math.nan, 0.5], [0.5, math.nan])
+
+
+def test_a_value_that_is_no_accuracy_is_named():
+    with pytest.raises(ValueError, match="got 90 for client 1"):
+        metrics.win_rate([0.5, 90], [0.8, 0.7])

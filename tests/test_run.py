@@ -73,8 +73,11 @@ def test_bad_questions_to_a_history():
 
 
 def test_rounds_may_be_a_whole_number_in_another_form(data):
-    history = run(FEDAMP, federation(data), 2.0, evaluate_every=2.0, progress=False)
+    two = torch.tensor(2)
+    history = run(FEDAMP, federation(data), two, evaluate_every=two, progress=False)
     assert history.rounds == [2] and history.settings["evaluate_every"] == 2
+    with pytest.raises(ValueError, match=r"rounds must be a whole number >= 1, got 2\.0"):
+        run(FEDAMP, federation(data), 2.0)  # other arguments that count could not be used so
 
 
 def test_a_share_of_the_clients(data):
@@ -137,3 +140,20 @@ def test_other_samples_under_the_same_name_are_refused(data, tmp_path):
     with pytest.raises(ValueError, match="samples was"):
         other = federation(replace(data, x=x))
         run(FEDAMP, other, 2, checkpoint=tmp_path, progress=False)
+
+
+@pytest.mark.parametrize("first", [1, 2, 3, 5])
+def test_a_run_that_is_extended_is_the_run_in_one_go(data, tmp_path, first):
+    fed, method = federation(data), algorithm("fedavg")
+    how = {"evaluate_every": 2, "checkpoint_every": 1, "progress": False}
+    run(method, fed, first, checkpoint=tmp_path, **how)
+    longer = run(method, fed, 6, checkpoint=tmp_path, **how)
+    same(longer, run(method, fed, 6, evaluate_every=2, progress=False))
+    assert longer.rounds == [2, 4, 6]
+
+
+def test_fedamp_with_a_safe_step_and_one_client_is_training_alone(data):
+    fed = Federation(data, partition.iid(data, 1), "logistic_regression", lr=0.1, batch_size=16)
+    alone = run(algorithm("separate"), fed, 2, progress=False)
+    history = run(algorithm("fedamp", alpha="safe"), fed, 2, progress=False)
+    torch.testing.assert_close(history.state.w, alone.state.w, rtol=0, atol=1e-6)

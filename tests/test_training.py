@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 
 import pytest
 import torch
@@ -607,3 +608,126 @@ def test_a_fork_makes_its_own_threads(data, unequal):
         told = engines.deal(lambda network, job: job, fed.network, [0, 1], 2)
         os._exit(0 if told == [0, 1] else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+# ---- modules of one's own ----------------------------------------------------------------------
+
+
+class Textbook(nn.Module):
+    """A small network whose forward has ``view``, as many textbooks write it."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.out = nn.Conv2d(1, 4, 3, padding=1), nn.Linear(64, 10)
+
+    def forward(self, x):
+        x = nn.functional.max_pool2d(self.conv(x).relu(), 2)
+        return self.out(x.view(x.size(0), -1))
+
+
+@pytest.mark.parametrize("chunk", [None, 1])
+def test_a_forward_with_view_trains_on_every_engine(data, unequal, chunk):
+    torch.manual_seed(0)
+    module = Textbook()
+    done = {}
+    for engine in ("loop", "threads", "stacked", "auto"):
+        how = {"chunk": chunk} if engine == "stacked" else {}
+        fed = federation(data, unequal, engine, module, **how)
+        w = fed.train(fed.initial(), fed.everyone)
+        done[engine] = (w, *fed.evaluate(w))
+    for engine in ("threads", "stacked", "auto"):
+        for ours, plain in zip(done[engine], done["loop"]):
+            torch.testing.assert_close(ours, plain, rtol=0, atol=1e-10)
+
+
+def test_a_library_network_lies_channels_last(data, unequal):
+    assert federation(data, unequal, "threads", "mcmahan_cnn").network.channels_last
+    assert not federation(data, unequal, "threads", Textbook()).network.channels_last
+
+
+class Tenth(nn.Linear):
+    def forward(self, x):
+        return 0.1 * super().forward(x)
+
+
+CHANGES = {
+    "another layer": lambda m: m.hidden.__setitem__(0, Tenth(64, 100)),
+    "a layer more": lambda m: m.hidden.__setitem__(0, nn.Sequential(nn.Linear(64, 100), nn.Tanh())),
+    "no bias": lambda m: setattr(m, "output", nn.Linear(100, 10, bias=False)),
+    "a hook": lambda m: m.hidden[0].register_forward_hook(lambda part, given, out: 0.1 * out),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_mlp_is_trained_as_what_it_is(data, unequal, change):
+    torch.manual_seed(0)
+    module = pfl_lib.models.mlp(64, 10)
+    CHANGES[change](module)
+    fed = {engine: federation(data, unequal, engine, module) for engine in ("loop", "stacked")}
+    assert fed["stacked"].network.dense is None
+    loop, stacked = (f.train(f.initial(), f.everyone) for f in fed.values())
+    torch.testing.assert_close(stacked, loop, rtol=0, atol=1e-10)
+
+
+def test_tied_parameters_are_refused_and_a_layer_used_twice_is_not(data, unequal):
+    class Tied(nn.Module):
+        def __init__(self, tied):
+            super().__init__()
+            self.a, self.b, self.out = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(64, 10)
+            if tied:
+                self.b.weight = self.a.weight
+            else:
+                self.b = self.a
+
+        def forward(self, x):
+            return self.out(self.b(self.a(x.flatten(1)).relu()).relu())
+
+    with pytest.raises(ValueError, match=r"a\.weight and b\.weight are one and the same"):
+        federation(data, unequal, "loop", Tied(tied=True))
+    torch.manual_seed(0)
+    module = Tied(tied=False)
+    loop, stacked, threads = (
+        f.train(f.initial(), f.everyone)
+        for f in (federation(data, unequal, e, module) for e in ("loop", "stacked", "threads"))
+    )
+    torch.testing.assert_close(stacked, loop, rtol=0, atol=1e-10)
+    torch.testing.assert_close(threads, loop, rtol=0, atol=1e-10)
+
+
+def test_a_module_that_does_not_fit_the_data_is_refused_at_once(data, unequal):
+    with pytest.raises(ValueError, match=r"must give 10 numbers .* \(2, 4\) for 2 samples"):
+        federation(data, unequal, "loop", nn.Sequential(nn.Flatten(), nn.Linear(64, 4)))
+    with pytest.raises(ValueError, match=r"cannot take samples of digits, .* \(2, 1, 8, 8\)"):
+        federation(data, unequal, "loop", nn.Sequential(nn.Flatten(), nn.Linear(60, 10)))
+
+
+@pytest.mark.parametrize("engine", ["loop", "stacked", "threads"])
+def test_wrong_rows_are_named_by_every_engine(data, unequal, engine):
+    fed = federation(data, unequal, engine)
+    w, who = fed.initial(), fed.everyone
+    for wrong, how in {
+        "centre must have the models' shape": {"prox": Prox(w[:, :1], 1.0)},
+        "correction must have the models' shape": {"correction": w[:, :1]},
+        r"mask must have shape \(7510,\)": {"mask": torch.ones_like(w)},
+        "mask must be a tensor or a list": {"mask": "all"},
+    }.items():
+        with pytest.raises((TypeError, ValueError), match=wrong):
+            fed.train(w, who, **how)
+    fed.train(w, who, mask=[1] * fed.d)
+    for call in (lambda w: fed.train(w, who), lambda w: fed.evaluate(w, who)):
+        with pytest.raises(TypeError, match=r"must be torch\.float64 .* got torch\.float32"):
+            call(w.float())
+    for wrong in ([0.0, 1.0], torch.ones(7, dtype=torch.bool)):
+        with pytest.raises(TypeError, match="who must be client numbers"):
+            fed.train(w[: len(wrong)], wrong)
+
+
+def test_a_pull_that_makes_sgd_overshoot_is_said(data, unequal):
+    fed = federation(data, unequal, "stacked")  # lr = 0.05
+    w, who = fed.initial(), fed.everyone
+    with pytest.warns(UserWarning, match="strength 50 .* lr = 0.05 overshoot .* lr <= 0.02"):
+        fed.train(w, who, prox=Prox(w, 50.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fed.train(w, who, prox=Prox(w, 39.0))
+        fed.train(w, who, prox=Prox(w, 50.0), optimizer="adam")

@@ -28,6 +28,8 @@ def fedamp_weights(W, attention, alpha, grad_factor=1):
             [0.1947, 0.7789, 0.0263],
             [0.0046, 0.0263, 0.9691]])
     """
+    if W.shape[0] == 1:  # then any α is safe, an infinite one too
+        return torch.ones_like(_heard(W, attention, grad_factor))
     alpha = checked(_check.non_negative, "alpha", alpha)
     heard = alpha * _heard(W, attention, grad_factor)
     return heard + torch.diag(1 - heard.sum(1))

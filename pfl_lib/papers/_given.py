@@ -277,7 +277,7 @@ rule(
 rule(
     *("fedacs", "", "fedamp"),
     sigma=ours("median", "follows the scale of the models"),
-    alpha=ours("safe", "keeps the weights convex"),
+    self_weight=ours(0.5, "that of FedAMP's own tables for clients without groups"),
 )
 
 # --- FedALA --------------------------------------------------------------------------------------
