@@ -29,7 +29,8 @@ class Federation:
     """Clients with data, a model, and a way to train.
 
     ``model`` is a name known to ``pfl_lib.models``, or any ``nn.Module`` that is nothing but
-    trained parameters: batch normalisation, dropout, buffers and frozen parameters are refused.
+    trained parameters: batch normalisation, dropout, buffers, frozen and tied parameters are
+    refused.
     ``seed`` decides the batches and who takes part, and, where no ``init_seed`` is given, the
     initial model too; the partition has a seed of its own.
 
