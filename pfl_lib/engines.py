@@ -339,9 +339,12 @@ def one_by_one(network, work, settings, samples, who, round_):
     """The loop, without its copies: a real module whose parameters move in place.
 
     Images and filters lie channels last, which CPUs prefer.  Other steps than "descend" use the
-    plain loop.
+    plain loop, on images that lie so.
     """
     if work.step != "descend":
+        inputs = samples.inputs
+        if network.channels_last:
+            samples = samples._replace(inputs=lambda index: channels_last(inputs(index)))
         return loop(network, work, settings, samples, who, round_)
     tables = batch_table(work, settings, samples.sizes(who), who, round_)
     rows = dict(work.rows)
