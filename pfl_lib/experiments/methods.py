@@ -1,6 +1,7 @@
 """Who is compared in the papers' tables, built with what each paper prints."""
 
 import math
+from dataclasses import replace
 
 from pfl_lib import partition
 from pfl_lib.algorithms import BY_NAME, algorithm
@@ -31,6 +32,47 @@ def fedamp_nine(data, partition):
             "heurfedamp", sigma=heuristic["sigma"], self_weight=heuristic["self_weight"]
         ),
     }
+
+
+def fedamp_few(data, scale):
+    """Six methods for questions about FedAMP in groups: the printed widths of a data set, and ours.
+
+    The self-weight is the printed one at the paper's scale and 1/4 below, where groups are smaller.
+
+    >>> fedamp_few("mnist", "laptop")["HeurFedAMP"].self_weight
+    0.25
+    """
+    nine = fedamp_nine(data, "grouped")
+    own = nine["FedAMP"].self_weight if scale == "paper" else 0.25
+    few = {label: nine[label] for label in ("Separate", "FedAvg", "FedAvg-FT")}
+    for label in ("FedAMP", "HeurFedAMP"):
+        few[label] = replace(nine[label], self_weight=own)
+    return few | {"FedAMP, median σ": algorithm("fedamp", sigma="median", self_weight=own)}
+
+
+def fedamp_clients(data, scale, share=1.0, seed=0):
+    """FedAMP's clients in hidden groups: the paper's, or a few with a ``share`` of their samples.
+
+    What is stored of EMNIST and CIFAR100 decides how the paper's sizes can be met.
+
+    >>> import pfl_lib
+    >>> fedamp_clients(pfl_lib.data.load("mnist5k"), "smoke").m
+    20
+    """
+    name = data.name
+    if scale == "paper":
+        fits = {"emnist": {"over": "images"}, "cifar100": {"scale": 0.2}}
+        return partition.grouped(data, name, seed=seed, **fits.get(name, {}))
+    if name == "mnist5k":
+        fits = {"group_sizes": 60, "test_size": 40}
+    elif name == "cifar100":
+        groups = [data.y[data.coarse == s].unique() for s in range(5)]
+        sizes = (125, 100, 75, 50, 25)
+        fits = {"group_classes": groups, "group_clients": 3, "group_sizes": sizes}
+    else:
+        few = (3, 5, 5) if name == "emnist" else 4
+        fits = {"setting": name, "group_clients": few, "scale": share}
+    return partition.grouped(data, seed=seed, **fits)
 
 
 def spfl_methods():
