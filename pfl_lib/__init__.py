@@ -12,14 +12,16 @@ times ``W``; every client step is "minimise my own objective, starting there".
 2
 """
 
-from pfl_lib import algorithms, attention, data, formulas, models, partition
+import importlib
+
+from pfl_lib import _deprecated, attention, data, formulas, methods, models, partition
 from pfl_lib._example import example
 from pfl_lib._version import __version__
-from pfl_lib.algorithms import algorithm
 from pfl_lib.comparison import compare
-from pfl_lib.federation import Federation
+from pfl_lib.local import LocalFederation as Federation
+from pfl_lib.methods import algorithm
 from pfl_lib.run import History, run
-from pfl_lib.training import Prox, Work, local_step
+from pfl_lib.work import Prox, Work, local_step, train
 
 __all__ = [
     "Federation",
@@ -28,27 +30,28 @@ __all__ = [
     "Work",
     "__version__",
     "algorithm",
-    "algorithms",
     "attention",
+    "book",
     "compare",
     "data",
     "example",
-    "explore",
     "formulas",
     "local_step",
+    "methods",
     "metrics",
     "models",
-    "papers",
     "partition",
-    "plots",
     "run",
-    "theory",
+    "train",
 ]
 
+LATER = ("book", "metrics")  # loaded when first asked for
+_deprecated.install()
 
-def __getattr__(name):  # figures, explorers and papers are loaded when first asked for
-    if name in ("explore", "metrics", "papers", "plots", "theory"):
-        import importlib
 
+def __getattr__(name):
+    if name in LATER:
         return importlib.import_module(f"pfl_lib.{name}")
+    if (moved := _deprecated.module(name)) is not None:
+        return moved
     raise AttributeError(f"pfl_lib has no {name!r}")

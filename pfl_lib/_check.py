@@ -19,10 +19,11 @@ def non_negative(name, value):
     return float(value)
 
 
-def between(name, value, low, high):
-    """A number in the closed interval [low, high]."""
-    if not _is_number(value) or not low <= value <= high:
-        raise ValueError(f"{name} must lie in [{low}, {high}], got {value!r}")
+def between(name, value, low, high, ends="[]"):
+    """A number in the interval from ``low`` to ``high``; "(" and ")" leave out an end."""
+    inside = _is_number(value) and low <= value <= high
+    if not inside or (value == low and ends[0] == "(") or (value == high and ends[1] == ")"):
+        raise ValueError(f"{name} must lie in {ends[0]}{low}, {high}{ends[1]}, got {value!r}")
     return float(value)
 
 
@@ -40,11 +41,22 @@ def whole(name, value, at_least=1):
 def one_of(name, value, allowed):
     """One of the allowed words; a near miss is named."""
     allowed = list(allowed)
-    if value in allowed:
+    if any(type(value) is bool or type(a) is bool for a in allowed):  # True counts as 1 elsewhere
+        found = any(value is a for a in allowed)
+    else:
+        found = value in allowed
+    if found:
         return value
     near = difflib.get_close_matches(str(value), [str(a) for a in allowed], n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.{hint}")
+
+
+def flag(name, value):
+    """True or False."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+    return value
 
 
 def numbers(name, value):
@@ -58,12 +70,12 @@ def numbers(name, value):
 
 
 def models(name, value):
-    """A stack of models: a finite floating (m, d) tensor, one row a client."""
+    """A stack of models: a finite floating (m, d) tensor, one row per client."""
     import torch
 
     if not isinstance(value, torch.Tensor):
         kind = type(value).__name__
-        raise TypeError(f"{name} must be a tensor with one row a client, got {kind}")
+        raise TypeError(f"{name} must be a tensor with one row per client, got {kind}")
     if value.ndim != 2 or value.shape[0] < 1 or not value.is_floating_point():
         raise ValueError(
             f"{name} must be a floating (m, d) matrix with m >= 1, "
@@ -73,5 +85,7 @@ def models(name, value):
 
 
 def _is_number(value):
-    scalar_array = hasattr(value, "item") and getattr(value, "ndim", 1) == 0
-    return isinstance(value, (int, float)) or scalar_array
+    """A number, or an array or tensor of one; True and False are none."""
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
+        return "bool" not in str(value.dtype)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

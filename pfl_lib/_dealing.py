@@ -80,7 +80,7 @@ def deal(labels, offset, counts, *key):
     The samples of a class are shuffled and dealt round the table, so that one client never gets a
     sample twice and two clients share one only when the class has run out.
     """
-    hands = [[] for _ in range(len(counts))]
+    hands: list[list[int]] = [[] for _ in range(len(counts))]
     shared = []
     for c in range(counts.shape[1]):
         needed = int(counts[:, c].sum())

@@ -1,7 +1,7 @@
 """A federation to try things on."""
 
 from pfl_lib import data, partition
-from pfl_lib.federation import Federation
+from pfl_lib.local import LocalFederation
 
 
 def example(model="mlp", **how):
@@ -17,4 +17,4 @@ def example(model="mlp", **how):
     """
     digits = data.load("digits")
     clients = partition.dirichlet(digits, clients=8, a=0.5)
-    return Federation(digits, clients, model, **{"lr": 0.1, **how})
+    return LocalFederation(digits, clients, model, **{"lr": 0.1, **how})

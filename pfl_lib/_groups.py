@@ -1,5 +1,7 @@
 """The arithmetic behind ``partition.grouped``: which group, how many samples of which class."""
 
+from typing import Any
+
 import torch
 
 from pfl_lib import _check
@@ -9,7 +11,7 @@ from pfl_lib._dealing import even_quota
 TEST_SIZE = 100
 
 #: FedAMP's grouped settings: classes of each group, its clients, training samples of one client.
-GROUPED = {
+GROUPED: dict[str, dict[str, Any]] = {
     "mnist": {
         "classes": tuple((2 * g, 2 * g + 1) for g in range(5)),
         "clients": (20,) * 5,
@@ -38,50 +40,59 @@ def groups_of(data, setting, classes, clients, sizes, share, scale, over):
     _check.between("share", share, 0, 1)
     _check.positive("scale", scale)
     _check.one_of("over", over, ("classes", "images"))
-    own = (classes, clients, sizes)
-    if setting is None and data.name in GROUPED and all(part is None for part in own):
-        setting = data.name
     name = ""
+    if setting is None and data.name in GROUPED and classes is clients is sizes is None:
+        setting = data.name
     if setting is not None:
-        _check.one_of("setting", setting, GROUPED)
-        if classes is not None:
-            raise ValueError("group_classes must be None when a setting is named: it has its own")
-        paper = GROUPED[setting]
-        classes = paper["classes"] or _superclasses(data)
-        clients = paper["clients"] if clients is None else clients
-        sizes = paper["sizes"] if sizes is None else sizes
-        name = f" as FedAMP's {setting} setting"
-        if (clients, sizes) != (paper["clients"], paper["sizes"]):
-            name += " with other numbers of clients or samples"
-        needed = 1 + max(max(group) for group in classes)
-        if len(data.classes) != needed:
-            raise ValueError(
-                f"setting {setting!r} is for {needed} classes; {data.name} has {len(data.classes)}"
-            )
-    if classes is None:
+        classes, clients, sizes, name = _of_setting(data, setting, classes, clients, sizes)
+    elif classes is None:
         parts = torch.arange(len(data.classes)).tensor_split(min(5, len(data.classes)))
         classes = tuple(tuple(part.tolist()) for part in parts)
     classes = tuple(tuple(int(c) for c in group) for group in classes)
     for g, group in enumerate(classes):
-        if not group or len(set(group)) != len(group):
-            raise ValueError(f"group_classes[{g}] must hold classes without repetition: {group!r}")
-        for c in group:
-            if not 0 <= c < len(data.classes):
-                raise ValueError(
-                    f"group_classes[{g}] names class {c}; {data.name} has classes "
-                    f"0..{len(data.classes) - 1}"
-                )
-        if len(group) == len(data.classes) and share < 1:
-            raise ValueError(
-                f"group_classes[{g}] holds every class: no other class is left for the remaining "
-                f"{1 - share:.0%} (share={share})"
-            )
+        _check_group(f"group_classes[{g}]", group, data, share)
     clients = _for_each_group("group_clients", 4 if clients is None else clients, len(classes))
     if sizes is None:
         sizes = _largest_even_size(data, classes, clients, share, over)
     sizes = _for_each_group("group_sizes", sizes, len(classes))
     sizes = tuple(max(1, round(scale * size)) for size in sizes)
     return classes, clients, sizes, name
+
+
+def _of_setting(data, setting, classes, clients, sizes):
+    """Classes, clients and sizes of one of FedAMP's settings, and what to call it."""
+    _check.one_of("setting", setting, GROUPED)
+    if classes is not None:
+        raise ValueError("group_classes must be None when a setting is named: it has its own")
+    paper = GROUPED[setting]
+    classes = paper["classes"] or _superclasses(data)
+    needed = 1 + max(max(group) for group in classes)
+    if len(data.classes) != needed:
+        raise ValueError(
+            f"setting {setting!r} is for {needed} classes; {data.name} has {len(data.classes)}"
+        )
+    clients = paper["clients"] if clients is None else clients
+    sizes = paper["sizes"] if sizes is None else sizes
+    name = f" as FedAMP's {setting} setting"
+    if (clients, sizes) != (paper["clients"], paper["sizes"]):
+        name += " with other numbers of clients or samples"
+    return classes, clients, sizes, name
+
+
+def _check_group(name, group, data, share):
+    """Classes that exist, none twice, and some left over for the others' share."""
+    if not group or len(set(group)) != len(group):
+        raise ValueError(f"{name} must hold classes without repetition: {group!r}")
+    for c in group:
+        if not 0 <= c < len(data.classes):
+            raise ValueError(
+                f"{name} names class {c}; {data.name} has classes 0..{len(data.classes) - 1}"
+            )
+    if len(group) == len(data.classes) and share < 1:
+        raise ValueError(
+            f"{name} holds every class: no other class is left for the remaining "
+            f"{1 - share:.0%} (share={share})"
+        )
 
 
 def _for_each_group(name, value, groups):
@@ -97,7 +108,7 @@ def _superclasses(data):
     if data.coarse is None:
         raise ValueError(f"setting 'cifar100' groups by superclass; {data.name} has none (coarse)")
     pairs = sorted(set(zip(data.coarse.tolist(), data.y.tolist())))
-    found = {}
+    found: dict[int, list[int]] = {}
     for superclass, c in pairs:
         found.setdefault(superclass, []).append(c)
     return tuple(tuple(found[s]) for s in sorted(found))

@@ -9,7 +9,7 @@ operators stay unusable.  Every import of torchvision in this project goes throu
 import importlib
 import sys
 
-_KEPT = []  # a torch.library.Library takes its operators back when it is collected
+_KEPT: list = []  # a torch.library.Library takes its operators back when it is collected
 _SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 

@@ -12,7 +12,7 @@ be used without leaving the device).
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -281,7 +281,9 @@ scad = SCAD
 mcp = MCP
 pseudo_huber = PseudoHuber
 
-KINDS = {kind.name: kind for kind in (NegativeExponential, TamedSquareRoot, SCAD, MCP, PseudoHuber)}
+KINDS: dict[str, Any] = {
+    kind.name: kind for kind in (NegativeExponential, TamedSquareRoot, SCAD, MCP, PseudoHuber)
+}
 
 
 def by_name(name, sigma):

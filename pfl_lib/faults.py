@@ -7,60 +7,54 @@ so every algorithm runs on them.
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
+from torch import Tensor
+from typing_extensions import Self
 
 from pfl_lib import _check
 from pfl_lib.federation import Federation
 from pfl_lib.random import keyed_generator
+from pfl_lib.work import DeprecatedTrain, Settings, Work
 
 #: What a faulty client does, and how strongly unless said otherwise.
 KINDS = {"sign_flip": 1.0, "scale": 10.0, "noise": 1.0, "stale": None}
-SENT = ("", "probe")  # tags of the local phases whose result is sent; others stay at home
 HUGE = 1e4  # no sound parameter is so large; only from here on can a loss overflow
 
 
 @dataclass(eq=False)
-class Around:
-    """The federation ``fed``; ``looked_at(...)`` decides what becomes of its clients' results.
+class FederationWrapper(DeprecatedTrain):
+    """The federation ``fed``; ``on_result(...)`` decides what becomes of its clients' results.
 
     >>> import pfl_lib
-    >>> class Untouched(Around):
-    ...     def looked_at(self, began, done, who, tag):
+    >>> class Untouched(FederationWrapper):
+    ...     def on_result(self, work, done, who):
     ...         return done
     >>> fed = Untouched(pfl_lib.example())
     >>> fed.m  # all else is as it was
     8
     """
 
-    fed: object
+    fed: Federation
 
-    def looked_at(self, began, done, who, tag):
-        """The named rows the clients ``who`` come back with, having begun at those of ``began``."""
+    def on_result(self, work: Work, done: dict[str, Tensor], who: Tensor) -> dict[str, Tensor]:
+        """The rows that count as the result of ``work``; the clients ``who`` came with ``done``."""
         raise NotImplementedError
 
-    def train(self, start, who, **how):
-        """Ordinary local training; the models as they come back."""
-        inmost = self.fed
-        while isinstance(inmost, Around):
-            inmost = inmost.fed
-        if isinstance(inmost, Federation):
-            return Federation.train(self, start, who, **how)  # which asks ``perform``
-        done = {"w": self.fed.train(start, who, **how)}
-        return self.looked_at({"w": start}, done, who, how.get("tag", ""))["w"]
-
-    def perform(self, work, who):
+    def perform(self, work: Work, who: Tensor) -> dict[str, Tensor]:
         """A method's own local step; the rows as they come back."""
-        return self.looked_at(work.rows, self.fed.perform(work, who), who, work.tag)
+        return self.on_result(work, self.fed.perform(work, who), who)
 
-    def at(self, round_):
-        return dataclasses.replace(self, fed=self.fed.at(round_))
+    def at(self, k: int) -> Self:
+        return dataclasses.replace(self, fed=self.fed.at(k))
 
-    def with_part(self, positions):
+    def with_part(self, positions: Sequence[Tensor]) -> Self:
         return dataclasses.replace(self, fed=self.fed.with_part(positions))
 
-    def describe(self):
+    def describe(self) -> dict[str, Any]:
         """What a run must agree on to be resumed, what is sent included."""
         mine = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "fed"}
         plain = {name: list(v) if isinstance(v, tuple) else v for name, v in mine.items()}
@@ -70,14 +64,72 @@ class Around:
             name, number = f"{kind} {number}", number + 1
         return {**inside, name: plain}
 
-    def __getattr__(self, name):  # everything else is the federation's own
+    # what methods and ``run`` ask for is the wrapped federation's own
+
+    @property
+    def m(self) -> int:
+        return self.fed.m
+
+    @property
+    def d(self) -> int:
+        return self.fed.d
+
+    @property
+    def k(self) -> int:
+        return self.fed.k
+
+    @property
+    def everyone(self) -> Tensor:
+        return self.fed.everyone
+
+    @property
+    def sizes(self) -> Tensor:
+        return self.fed.sizes
+
+    @property
+    def sample_counts(self) -> Sequence[int]:
+        return self.fed.sample_counts
+
+    @property
+    def layers(self) -> list[tuple[str, slice]]:
+        return self.fed.layers
+
+    @property
+    def head_mask(self) -> Tensor:
+        return self.fed.head_mask
+
+    @property
+    def model_name(self) -> str:
+        return self.fed.model_name
+
+    @property
+    def settings(self) -> Settings:
+        return self.fed.settings
+
+    @property
+    def device(self) -> torch.device:
+        return self.fed.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.fed.dtype
+
+    def initial(self) -> Tensor:
+        return self.fed.initial()
+
+    def evaluate(
+        self, w: Tensor, who: Tensor | None = None, split: str = "test"
+    ) -> tuple[Tensor, Tensor]:
+        return self.fed.evaluate(w, who, split)
+
+    def __getattr__(self, name: str) -> Any:  # what only some federations have, such as ``data``
         if name == "fed" or name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.fed, name)
 
 
 @dataclass(eq=False)
-class OtherUploads(Around):
+class OtherUploads(FederationWrapper):
     """The federation ``fed``, whose clients send ``sends(...)`` instead of what they trained.
 
     >>> import pfl_lib
@@ -90,14 +142,15 @@ class OtherUploads(Around):
     True
     """
 
-    def sends(self, began, trained, who, tag):
+    def sends(self, began: Tensor, trained: Tensor, who: list[int], tag: str) -> Tensor:
         """What the clients ``who`` send, having begun at the rows of ``began``."""
         raise NotImplementedError
 
-    def looked_at(self, began, done, who, tag):
-        if tag not in SENT:
+    def on_result(self, work: Work, done: dict[str, Tensor], who: Tensor) -> dict[str, Tensor]:
+        if not work.uploaded:
             return done
-        return {**done, "w": self.sends(began["w"], done["w"], torch.as_tensor(who).tolist(), tag)}
+        clients = torch.as_tensor(who).tolist()
+        return {**done, "w": self.sends(work.rows["w"], done["w"], clients, work.tag)}
 
 
 @dataclass(eq=False)
@@ -117,9 +170,10 @@ class Faulty(OtherUploads):
     FedPHP, FedALA and PartialFed inherit) does not, nor what it would have sent in Separate: look
     at the models of the ``honest`` clients only.
 
-    >>> from pfl_lib.theory import QuadraticFederation
+    >>> from pfl_lib import train
+    >>> from pfl_lib.book.theory import QuadraticFederation
     >>> toy = QuadraticFederation(h=torch.ones(3, 1), c=torch.tensor([[1.0], [2.0], [3.0]]))
-    >>> Faulty(toy, clients=[2], kind="scale").train(toy.initial(), toy.everyone).flatten()
+    >>> train(Faulty(toy, clients=[2], kind="scale"), toy.initial(), toy.everyone).flatten()
     tensor([ 1.,  2., 30.])
     """
 
@@ -161,7 +215,7 @@ class Faulty(OtherUploads):
         others = xi.detach().cpu().clone().fill_diagonal_(0)[self.honest]
         return (others[:, list(self.clients)].sum(1) / others.sum(1).clamp(min=1e-30)).mean().item()
 
-    def sends(self, began, trained, who, tag):
+    def sends(self, began: Tensor, trained: Tensor, who: list[int], tag: str) -> Tensor:
         sent = trained.clone()
         for row, client in enumerate(who):
             if client in self.clients:
@@ -195,9 +249,10 @@ class Masked(OtherUploads):
     A simulation only: methods whose clients go on from the very model they sent go on from the
     masked one.
 
-    >>> from pfl_lib.theory import QuadraticFederation
+    >>> from pfl_lib import train
+    >>> from pfl_lib.book.theory import QuadraticFederation
     >>> toy = QuadraticFederation(h=torch.ones(3, 1), c=torch.tensor([[1.0], [2.0], [3.0]]))
-    >>> sent = Masked(toy).train(toy.initial(), toy.everyone)
+    >>> sent = train(Masked(toy), toy.initial(), toy.everyone)
     >>> bool((sent - toy.c).abs().min() > 0.1), round(sent.mean().item(), 4)
     (True, 2.0)
     """
@@ -209,7 +264,7 @@ class Masked(OtherUploads):
         _check.positive("scale", self.scale)
         _check.whole("seed", self.seed, at_least=0)
 
-    def sends(self, began, trained, who, tag):
+    def sends(self, began: Tensor, trained: Tensor, who: list[int], tag: str) -> Tensor:
         masks = torch.zeros(trained.shape, dtype=torch.float64)
         for row, i in enumerate(who):
             for other, j in enumerate(who[:row]):
@@ -255,24 +310,25 @@ def named(clients):
 
 
 @dataclass(eq=False)
-class Guarded(Around):
+class Guarded(FederationWrapper):
     """The federation ``fed``, whose clients' results are looked at before anyone mixes them.
 
     What is NaN or infinite, and a model whose loss on its client's own training data is, raises
     ``BrokenClients``; with ``restore`` it is replaced by what the client began with, its last
     good one, and ``found`` remembers (client, what).
 
-    >>> from pfl_lib.theory import QuadraticFederation
+    >>> from pfl_lib import train
+    >>> from pfl_lib.book.theory import QuadraticFederation
     >>> toy = QuadraticFederation(h=torch.ones(2, 1), c=torch.tensor([[1.0], [math.nan]]))
     >>> watch = Guarded(toy, restore=True)
-    >>> watch.train(toy.initial(), toy.everyone).flatten().tolist(), watch.found
+    >>> train(watch, toy.initial(), toy.everyone).flatten().tolist(), watch.found
     ([1.0, 0.0], [(1, 'w')])
     """
 
     restore: bool = False
-    found: list = field(default_factory=list)
+    found: list[tuple[int, str]] = field(default_factory=list)
 
-    def looked_at(self, began, done, who, tag):
+    def on_result(self, work: Work, done: dict[str, Tensor], who: Tensor) -> dict[str, Tensor]:
         found, who = [], torch.as_tensor(who)
         for name, rows in done.items():
             if not rows.is_floating_point() or not rows.numel():
@@ -287,7 +343,7 @@ class Guarded(Around):
                 broken = broken.index_fill(0, lost, True)
             if self.restore and bool(broken.any()):
                 shape = (-1, *[1] * (rows.ndim - 1))
-                done = {**done, name: torch.where(broken.view(shape), began[name], rows)}
+                done = {**done, name: torch.where(broken.view(shape), work.rows[name], rows)}
         if found and not self.restore:
             raise BrokenClients(found)
         self.found += found
@@ -295,35 +351,36 @@ class Guarded(Around):
 
     def _without_loss(self, w, who, huge):
         """Which of the rows ``huge`` have a loss that is not finite."""
-        if not len(huge) or not hasattr(self.fed, "evaluate"):
+        if not len(huge):
             return huge[:0]
         _, loss = self.fed.evaluate(w[huge], who[huge], split="train")
         return huge[~torch.isfinite(loss)]
 
 
 @dataclass(eq=False)
-class Answering(Around):
+class Answering(FederationWrapper):
     """The federation ``fed``, in which clients that do not answer are no reason to stop.
 
     They keep the rows they were given to begin with, ``lost`` remembers who they are, and from
     then on their tests are NaN: nobody knows the model that was to be tested.
 
     >>> import pfl_lib
+    >>> from pfl_lib import train
     >>> from pfl_lib.flower import RemoteFederation, in_process
     >>> far = RemoteFederation(in_process(pfl_lib.example()), clients=8, lr=0.1)
     >>> far.post.silent = {3}
     >>> here = Answering(far.at(0))
-    >>> trained = here.train(far.initial(), far.everyone)
+    >>> trained = train(here, far.initial(), far.everyone)
     >>> here.lost, bool((trained[3] == far.initial()[3]).all())
     ({3}, True)
     """
 
-    lost: set = field(default_factory=set)
+    lost: set[int] = field(default_factory=set)
 
-    def looked_at(self, began, done, who, tag):
+    def on_result(self, work: Work, done: dict[str, Tensor], who: Tensor) -> dict[str, Tensor]:
         return done
 
-    def perform(self, work, who):
+    def perform(self, work: Work, who: Tensor) -> dict[str, Tensor]:
         try:
             return self.fed.perform(work, who)
         except BrokenClients as error:
@@ -334,10 +391,13 @@ class Answering(Around):
         done = self.perform(rest, who[here])
         return {n: r.index_copy(0, here, done[n]) for n, r in work.rows.items()}
 
-    def evaluate(self, w, who=None, split="test"):
+    def evaluate(
+        self, w: Tensor, who: Tensor | None = None, split: str = "test"
+    ) -> tuple[Tensor, Tensor]:
         """Accuracy and mean loss, as the federation has them; NaN for the lost."""
         lost = self._is_lost(self.everyone if who is None else torch.as_tensor(who))
-        return tuple(t.masked_fill(lost, math.nan) for t in self.fed.evaluate(w, who, split))
+        accuracy, loss = self.fed.evaluate(w, who, split)
+        return accuracy.masked_fill(lost, math.nan), loss.masked_fill(lost, math.nan)
 
     def _is_lost(self, who):
         return torch.isin(who, who.new_tensor(sorted(self.lost)))

@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -36,7 +37,7 @@ class History:
     seconds: list[float] = field(default_factory=list)  # of training, since the start
     sent: list[int] = field(default_factory=list)  # parameters moved, since the start
     broken: list[dict] = field(default_factory=list)  # clients that were not finite, and when
-    state: object = None  # the last state of the algorithm
+    state: Any = None  # the last state of the algorithm
 
     @property
     def mean(self):

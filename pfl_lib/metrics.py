@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 
 from pfl_lib import _check
+from pfl_lib._show import table
 from pfl_lib.data.dataset import Dataset
 from pfl_lib.history import History
 from pfl_lib.partition import Partition
@@ -22,6 +23,7 @@ __all__ = [
     "effective_samples",
     "group_recovery",
     "inside_by_chance",
+    "inside_share",
     "label_shares",
     "majority_accuracy",
     "text_table",
@@ -185,8 +187,22 @@ def _sums_of_signs(ranks, total):
     return chance
 
 
+def inside_share(xi, groups):
+    """The part of what a client hears from others that comes from its own group, on average.
+
+    >>> xi = torch.tensor([[0.0, 0.75, 0.25], [0.75, 0.0, 0.25], [0.5, 0.5, 0.0]])
+    >>> inside_share(xi, torch.tensor([0, 0, 1]))
+    0.5
+    """
+    others = _check.numbers("xi", xi).detach().cpu().clone().fill_diagonal_(0)
+    groups = _groups(groups)
+    _one_row_per_client(others, groups)
+    same = groups[:, None] == groups[None, :]
+    return ((others * same).sum(1) / others.sum(1).clamp(min=1e-30)).mean().item()
+
+
 def inside_by_chance(groups):
-    """What ``plots.inside_share`` is when everybody hears all others alike: the mean share of
+    """What ``inside_share`` is when everybody hears all others alike: the mean share of
     like-minded clients among the others.
 
     >>> inside_by_chance(torch.tensor([0, 0, 1, 1, 1]))
@@ -203,7 +219,7 @@ def group_recovery(xi, groups):
     The clients are clustered by what they hear of each other, (ξ_ij + ξ_ji)/2, joining the loudest
     first (average linkage), into as many clusters as there are groups.  1: the clusters are the
     groups; about 0: as good as chance.  It asks whether the groups are *there*, however faint;
-    ``plots.inside_share`` asks how much of what is heard comes from them.
+    ``inside_share`` asks how much of what is heard comes from them.
 
     >>> xi = torch.tensor([[0.0, 0.8, 0.2], [0.8, 0.0, 0.2], [0.5, 0.5, 0.0]])
     >>> group_recovery(xi, torch.tensor([0, 0, 1]))
@@ -213,11 +229,7 @@ def group_recovery(xi, groups):
     from sklearn.metrics import adjusted_rand_score
 
     groups, xi = _groups(groups), _check.numbers("xi", xi).detach().cpu().double()
-    if xi.shape != (len(groups), len(groups)):
-        raise ValueError(
-            f"xi must be square with a row for each of {len(groups)} clients, "
-            f"got shape {tuple(xi.shape)}"
-        )
+    _one_row_per_client(xi, groups)
     loud = (xi + xi.T) / 2
     far = (loud.max() - loud).fill_diagonal_(0)
     clusters = AgglomerativeClustering(
@@ -237,28 +249,14 @@ def accuracy_error(accuracy, samples):
 
 
 def text_table(rows, columns, digits=3):
-    """Numbers (or words) under their column heads, as text; ``rows`` is name: one entry a column.
+    """Numbers (or words) under their column heads; ``rows`` is name: one entry per column.
 
     >>> print(text_table({"alone": (0.5, 20), "together": (0.75, "all")}, ("accuracy", "samples")))
               accuracy  samples
     alone        0.500       20
     together     0.750      all
     """
-    grid = [["", *map(str, columns)]]
-    for name, values in rows.items():
-        values = [v.item() if hasattr(v, "item") else v for v in values]
-        if len(values) != len(columns):
-            raise ValueError(
-                f"rows[{name!r}] must hold one entry for each of the {len(columns)} columns, "
-                f"got {len(values)}"
-            )
-        texts = [f"{v:.{digits}f}" if isinstance(v, float) else str(v) for v in values]
-        grid.append([str(name), *texts])
-    widths = [max(map(len, column)) for column in zip(*grid)]
-    return "\n".join(
-        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
-        for line in grid
-    )
+    return table(rows, columns, digits=digits)
 
 
 # ---- inside ----------------------------------------------------------------------------------
@@ -281,6 +279,14 @@ def _groups(groups):
             f"groups must be one number for each of two or more clients, got {groups.tolist()!r}"
         )
     return groups
+
+
+def _one_row_per_client(xi, groups):
+    if xi.shape != (len(groups), len(groups)):
+        raise ValueError(
+            f"xi must be square with a row for each of {len(groups)} clients, "
+            f"got shape {tuple(xi.shape)}"
+        )
 
 
 def _differences(ours, theirs):

@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from pfl_lib import _check
-from pfl_lib.data.dataset import Dataset
+from pfl_lib.data.dataset import Dataset, SampleForm
 from pfl_lib.random import keyed_number
 
 
@@ -26,7 +26,8 @@ class Model(nn.Module):
     (True, ('output.',))
     """
 
-    head = ("output.",)
+    head: tuple[str, ...] = ("output.",)
+    output: nn.Module
 
     def features(self, x):
         """The representation that the head reads, one row a sample."""
@@ -50,7 +51,7 @@ def layers(model):
     ('output', ('output.weight', 'output.bias'))
     """
     layer_of = getattr(model, "layer_of", lambda name: name.rpartition(".")[0] or name)
-    groups = {}
+    groups: dict[str, list[str]] = {}
     for name, _ in model.named_parameters():
         groups.setdefault(layer_of(name), []).append(name)
     return [(layer, tuple(names)) for layer, names in groups.items()]
@@ -173,6 +174,11 @@ class ResNet18(Model):
     >>> isinstance(resnet18(3, 10, width=16), ResNet18)
     True
     """
+
+    stage1: nn.Module
+    stage2: nn.Module
+    stage3: nn.Module
+    stage4: nn.Module
 
     def __init__(self, channels, classes, width, stem):
         super().__init__()
@@ -316,7 +322,7 @@ def build(model, data, seed=None, **options):
                 f"options {sorted(options)} cannot change a model that is already built"
             )
         return model
-    if not isinstance(data, Dataset):
+    if not isinstance(data, (Dataset, SampleForm)):
         raise TypeError(f"data must be a Dataset, got {data!r}")
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
         if seed is not None:
@@ -343,7 +349,7 @@ def names():
 def _flat(function):
     def make(data, options):
         _needs(data, "image", function.__name__)
-        return function(data.x[0].numel(), len(data.classes), **options)
+        return function(math.prod(data.shape), len(data.classes), **options)
 
     return make
 

@@ -8,9 +8,9 @@ from tqdm.auto import tqdm
 
 from pfl_lib import _check, checkpoints
 from pfl_lib._version import __version__
-from pfl_lib.algorithms.base import Algorithm, State
 from pfl_lib.faults import Answering, BrokenClients, Guarded, in_words, named
 from pfl_lib.history import History
+from pfl_lib.methods.base import Algorithm, State
 from pfl_lib.random import keyed_generator
 
 #: What becomes of a client whose model or loss is no longer finite.

@@ -75,7 +75,7 @@ def timetable(stragglers, clients):
     check(stragglers)
     _check.whole("clients", clients)
     if stragglers == "spfl":
-        late = [SPFL_PERIODS[j % len(SPFL_PERIODS)] for j in range(clients // 2)]
+        late: Sequence = [SPFL_PERIODS[j % len(SPFL_PERIODS)] for j in range(clients // 2)]
     elif not isinstance(stragglers, Sequence):
         late = range(1, _check.whole("stragglers", stragglers, at_least=0) + 1)
     else:

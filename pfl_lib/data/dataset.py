@@ -6,6 +6,27 @@ from dataclasses import dataclass, replace
 import torch
 
 
+@dataclass(frozen=True)
+class SampleForm:
+    """What a model must know of a data set to be built: the form of a sample, and the classes.
+
+    >>> import pfl_lib
+    >>> pfl_lib.data.load("digits").form.blank(3).shape
+    torch.Size([3, 1, 8, 8])
+    """
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+    classes: tuple
+    vocabulary: int = 0
+
+    def blank(self, count: int) -> torch.Tensor:
+        """A batch of ``count`` samples as a model reads them, all zero."""
+        dtype = torch.float32 if self.kind == "image" else torch.int64
+        return torch.zeros(count, *self.shape, dtype=dtype)
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Samples of one data set, held once in memory.
@@ -106,6 +127,11 @@ class Dataset:
     def shape(self):
         """Shape of one sample."""
         return tuple(self.x.shape[1:])
+
+    @property
+    def form(self):
+        """What a model must know of these samples to be built."""
+        return SampleForm(self.name, self.kind, self.shape, self.classes, self.vocabulary)
 
     def normalised(self, x, dtype=torch.float32):
         """What a model reads: pixels (x/255 - mean) / std in ``dtype``; token ids unchanged."""

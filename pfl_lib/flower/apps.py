@@ -5,6 +5,7 @@ import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 try:
     from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
@@ -95,8 +96,8 @@ def client_app(load=named_part):
 @functools.lru_cache(maxsize=64)  # in a simulation one process answers for several clients
 def _client(load, number, text):
     plan = Plan.from_json(text)
-    *samples, clients = load(number, plan)
-    return OneClient(number, clients, *samples, plan.model, **plan.training)
+    data, train, test, labels, clients = load(number, plan)
+    return OneClient(number, clients, data, train, test, labels, plan.model, **plan.training)
 
 
 def _number(context):
@@ -243,7 +244,8 @@ def server_app():
         plan = Plan.from_json(context.run_config["plan"])
         out = Path(context.run_config["out"])
         out.mkdir(parents=True, exist_ok=True)
-        record = {}  # filled as it goes: a run that fails does not take those before it along
+        # filled as it goes: a run that fails does not take those before it along
+        record: dict[str, Any] = {}
         try:
             _run_plan(grid, plan, out, record)
         except BaseException as error:

@@ -8,13 +8,13 @@ from dataclasses import asdict, replace
 import torch
 
 from pfl_lib import _check
-from pfl_lib.federation import Federation
 from pfl_lib.flower.messages import Parcel, decode, encode, pack_rows, unpack_work
+from pfl_lib.local import LocalFederation
+from pfl_lib.local.batches import Samples
 from pfl_lib.partition import Partition
-from pfl_lib.training import Samples
 
 
-class OneClient(Federation):
+class OneClient(LocalFederation):
     """The part of a federation that lives with client ``number`` of ``clients``.
 
     ``train`` and ``test`` index its samples in ``data``, ``labels`` is what it believes its
@@ -63,11 +63,11 @@ class OneClient(Federation):
         me = torch.tensor([self.number])
         if kind == "train":
             most = max((self.m + 2) * self.d, self.samples)  # APPLE hands out everybody's model
-            work, round_, part = unpack_work(parcel, self.d, self.dtype, most, self.samples)
+            work, k, part = unpack_work(parcel, self.d, self.dtype, most, self.samples)
             rows, shared = self._moved(work.rows), self._moved(work.shared)
             work = replace(work, rows=rows, shared=shared)
             here = self if part is None else self.with_part([part])
-            return pack_rows(parcel, here.at(round_).perform(work, me))
+            return pack_rows(parcel, here.at(k).perform(work, me))
         how = {"most": self.d, "shape": (self.d,), "dtype": self.dtype}
         w = decode("w", parcel.arrays.get("w", b""), **how).to(self.device)
         accuracy, loss = self.evaluate(w[None], me, parcel.words.get("split", "test"))
@@ -94,7 +94,7 @@ class OneClient(Federation):
 def _called(number, samples):
     """The samples of one client, found under its number."""
     index, labels = {number: samples.index[0]}, {number: samples.labels[0]}
-    return samples._replace(index=index, labels=labels)
+    return replace(samples, index=index, labels=labels)
 
 
 def agreement(fed):

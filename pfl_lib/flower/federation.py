@@ -10,13 +10,14 @@ import torch
 from torch import nn
 
 from pfl_lib import _check, models
-from pfl_lib.data.dataset import Dataset
+from pfl_lib.data.dataset import SampleForm
 from pfl_lib.faults import BrokenClients
-from pfl_lib.federation import Federation
+from pfl_lib.federation import check_models, check_work, checked_clients
 from pfl_lib.flower.client import OneClient, agreement
 from pfl_lib.flower.messages import Parcel, decode, encode, pack_work, unpack_rows
-from pfl_lib.partition import Partition
+from pfl_lib.local.base import ModelFederation
 
+FOR_CLIENTS = ("engine", "chunk", "keep_memory")  # what only those who train must know
 MOST_SAMPLES = 10_000_000  # a client that claims more is not believed
 
 
@@ -35,12 +36,12 @@ class ClientsLost(BrokenClients):
         self.args = ("; ".join(f"client {i}: {why}" for i, why in self.reasons.items()),)
 
 
-class RemoteFederation(Federation):
+class RemoteFederation(ModelFederation):
     """``clients`` clients behind ``post``, which carries parcels to them and back.
 
-    ``training`` is what ``Federation`` takes (``lr``, ``optimizer``, …) and must be the same for
-    server and clients.  The server holds no sample: what it must know of the data (their shape,
-    how many classes, how many samples a client has) the clients say when they say hello.
+    ``training`` is what ``pfl_lib.Federation`` takes (``lr``, ``optimizer``, …) and must be the
+    same for server and clients.  The server holds no sample: what it must know of the data (their
+    shape, how many classes, how many samples a client has) the clients say when they say hello.
 
     A client that does not answer raises ``ClientsLost``.  Replies to a round's work are kept until
     the next round, so that a round repeated without a lost client does not ask the others twice.
@@ -74,10 +75,9 @@ class RemoteFederation(Federation):
                 f"{len(said)} of {clients} clients said hello within {wait:g} s; "
                 f"missing: {', '.join(map(str, missing))}. {post.complaints()}".rstrip()
             )
-        sizes = [_samples(said[i], i) for i in range(clients)]
-        blank = [torch.zeros(n, dtype=torch.int64) for n in sizes]  # as many as there are, unseen
-        blank = Partition("remote", blank, blank)
-        super().__init__(_stand_in(said), blank, model, device="cpu", **training)
+        counts = [_sample_count(said[i], i) for i in range(clients)]
+        own = {name: value for name, value in training.items() if name not in FOR_CLIENTS}
+        super().__init__(model, _form(said), counts, device="cpu", **own)
         for client, words in said.items():
             if words.get("agreement") != agreement(self):
                 raise ValueError(
@@ -85,17 +85,17 @@ class RemoteFederation(Federation):
                     "server; both must be given the same"
                 )
 
-    def at(self, round_):
-        """This federation in round ``round_``; clients that have come back are part of it again."""
-        here = super().at(round_)
+    def at(self, k):
+        """This federation in round ``k``; clients that have come back are part of it again."""
+        here = super().at(k)
         here._kept = {}
         self.post.look()
         return here
 
     def perform(self, work, who):
         """Have the clients ``who`` do ``work``, wherever they are; the rows as they come back."""
-        clients = self._clients(who)
-        self._check_rows(work, clients)
+        clients = checked_clients(self, who)
+        check_work(self, work, clients)
         part = self._part or [None] * self.m
         parcels = {i: pack_work(work, row, self.k, part[i]) for row, i in enumerate(clients)}
         self._must_be_there(clients)
@@ -115,9 +115,8 @@ class RemoteFederation(Federation):
     @torch.no_grad()
     def evaluate(self, w, who=None, split="test"):
         """Accuracy and mean loss of row i of ``w`` on its client's data; NaN for absent clients."""
-        clients = self._clients(self.everyone if who is None else who)
-        _check.one_of("split", split, ("test", "train"))
-        self._check_models(w, clients)
+        clients = checked_clients(self, self.everyone if who is None else who)
+        check_models(self, w, clients, split)
         result = {"accuracy": torch.full((len(clients),), torch.nan, dtype=self.dtype)}
         result["loss"] = result["accuracy"].clone()
         here = [i for i in clients if i in self.post.present]
@@ -142,7 +141,10 @@ class RemoteFederation(Federation):
 
     def describe(self):
         """What a run must agree on to be resumed, as plain data."""
-        return {**super().describe(), "partition": self.sizes.int().tolist()}
+        return {"data": "remote", "partition": list(self.sample_counts), **super().describe()}
+
+    def __repr__(self):
+        return f"RemoteFederation({self.m} clients, {self.model_name} with {self.d:,} parameters)"
 
     # ---- inside -----------------------------------------------------------------------------
 
@@ -183,7 +185,7 @@ class RemoteFederation(Federation):
         return answers, lost
 
 
-def _samples(words, client):
+def _sample_count(words, client):
     """How many samples a client says it has."""
     count = words.get("samples")
     if isinstance(count, bool) or not isinstance(count, int) or not 0 < count <= MOST_SAMPLES:
@@ -194,8 +196,8 @@ def _samples(words, client):
     return count
 
 
-def _stand_in(said):
-    """One blank sample with the shape of the clients' samples: all a model needs to be built."""
+def _form(said):
+    """The form of the clients' samples: all a model needs to be built."""
     first = said[min(said)]
     names = ("kind", "shape", "classes", "vocabulary")
     for client, words in said.items():
@@ -205,18 +207,8 @@ def _stand_in(said):
                     f"clients must have data of one form, but client {client} says "
                     f"{name} = {words.get(name)!r} and client {min(said)} {first.get(name)!r}"
                 )
-    shape, image = first["shape"], first["kind"] == "image"
-    return Dataset(
-        "remote",
-        torch.zeros(1, *shape, dtype=torch.uint8 if image else torch.int64),
-        torch.zeros(1, dtype=torch.int64),
-        n_train=1,
-        classes=tuple(range(first["classes"])),
-        kind=first["kind"],
-        mean=(0.0,) * shape[0] if image else (),
-        std=(1.0,) * shape[0] if image else (),
-        vocabulary=first["vocabulary"],
-    )
+    classes = tuple(range(first["classes"]))
+    return SampleForm("remote", first["kind"], tuple(first["shape"]), classes, first["vocabulary"])
 
 
 def _digest(client, parcel):
@@ -288,6 +280,6 @@ def _model(fed):
     """The model by its name, or, where it has none, a module like the one that was given."""
     if fed.model_name in models.names():
         return fed.model_name
-    module = copy.deepcopy(fed.network.module).to_empty(device="cpu")
+    module = fed.network.empty("cpu", fed.dtype)
     nn.utils.vector_to_parameters(fed.initial()[0].cpu(), module.parameters())
     return module

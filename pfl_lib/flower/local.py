@@ -201,12 +201,14 @@ class LocalNetwork:
                 time.sleep(0.1)
 
     def _register(self):
+        assert self.tls is not None
         for i in range(self.clients):
             self.flwr("supernode", "register", str(self.tls / f"node{i}.pub"), NAME)
 
     def _certificates(self):
         names = {"ca-certfile": "ca.crt", "certfile": "server.crt", "keyfile": "server.key"}
-        return [p for flag, name in names.items() for p in (f"--ssl-{flag}", str(self.tls / name))]
+        tls = Path(self.tls or "")
+        return [p for flag, name in names.items() for p in (f"--ssl-{flag}", str(tls / name))]
 
     def _spawn(self, name, command):
         with open(self.home / f"{name}.log", "ab") as log:

@@ -9,11 +9,12 @@ import dataclasses
 import io
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
 
-from pfl_lib.training import Work
+from pfl_lib.work import Work
 
 DTYPES = {"float32", "float64", "int64", "bool"}
 HEADER = 128  # bytes that .npy puts in front of the numbers, for arrays of up to three axes
@@ -79,13 +80,15 @@ def decode(name, data, *, most, shape=None, dtype=None):
 
 
 # ------------------------------------------------------------------------- work, server to client
-def pack_work(work, row, round_, part=None):
-    """What the client at ``row`` of ``work`` is asked to do in round ``round_``.
+def pack_work(work, row, k, part=None):
+    """What the client at ``row`` of ``work`` is asked to do in round ``k``.
 
     Arrays that are equal travel once: FedAMP's clients start at the centre of their penalty.
     ``part`` are the positions of the samples to use, if not all (FedFomo).
     """
-    arrays, words, seen = {}, {"round": int(round_)}, {}
+    arrays: dict[str, bytes] = {}
+    words: dict[str, Any] = {"round": int(k)}
+    seen: dict[bytes, str] = {}
     tensors = {f"rows.{n}": t[row] for n, t in work.rows.items()}
     tensors |= {f"shared.{n}": t for n, t in work.shared.items()}
     for name, tensor in tensors.items():
@@ -111,9 +114,9 @@ def unpack_work(parcel, d, dtype, most, samples):
     ``d`` and ``dtype`` are those of its own model, ``most`` bounds the size of any array.
     """
     given = dict(parcel.words)
-    round_ = given.pop("round", None)
-    if isinstance(round_, bool) or not isinstance(round_, int) or round_ < 0:
-        raise ValueError(f"round must be a whole number from 0 on, got {round_!r}")
+    k = given.pop("round", None)
+    if isinstance(k, bool) or not isinstance(k, int) or k < 0:
+        raise ValueError(f"round must be a whole number from 0 on, got {k!r}")
     tensors = {name: decode(name, data, most=most) for name, data in parcel.arrays.items()}
     picked = tensors.pop("part", None)
     if picked is not None and (
@@ -123,7 +126,8 @@ def unpack_work(parcel, d, dtype, most, samples):
         or not 0 <= picked.min() <= picked.max() < samples
     ):
         raise ValueError(f"part must hold positions of the client's {samples} samples")
-    parts, how = {"rows": {}, "shared": {}, "number": {}}, {}
+    parts: dict[str, dict] = {"rows": {}, "shared": {}, "number": {}}
+    how: dict[str, Any] = {}
     for name, value in given.items():
         part, _, rest = name.partition(".")
         if part == "same":
@@ -149,7 +153,7 @@ def unpack_work(parcel, d, dtype, most, samples):
             f"the model must be {d} numbers of {dtype}, got {tuple(w.shape[1:])} of {w.dtype}"
         )
     work = Work(parts["rows"], shared=parts["shared"], numbers=parts["number"], **how)
-    return work, round_, picked
+    return work, k, picked
 
 
 # ------------------------------------------------------------------------- rows, client to server

@@ -4,8 +4,8 @@ import json
 from dataclasses import asdict, dataclass, field
 
 from pfl_lib import _check, data, partition
-from pfl_lib.algorithms import algorithm
-from pfl_lib.federation import Federation
+from pfl_lib.local import LocalFederation
+from pfl_lib.methods import algorithm
 
 PARTITIONS = ("class_subset", "dirichlet", "grouped", "iid", "pathological")
 
@@ -62,7 +62,8 @@ class Plan:
 
     def federation(self):
         """The same clients in one process: what a network run must agree with."""
-        return Federation(*self.parts(), self.model, **self.training)
+        loaded, clients = self.parts()
+        return LocalFederation(loaded, clients, self.model, **self.training)
 
     def to_json(self):
         return json.dumps(asdict(self))

@@ -1,0 +1,104 @@
+"""Which samples a client sees in which step.
+
+Batches are keyed by (seed, tag, round, client, epoch), never drawn in order, so that every engine
+sees the same ones.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pfl_lib.random import keyed_generator
+from pfl_lib.work import Settings, Work
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Where the clients' samples are: a gather of inputs, and each client's indices and labels."""
+
+    inputs: Callable[[Tensor], Tensor]
+    index: Sequence[Tensor] | Mapping[int, Tensor]
+    labels: Sequence[Tensor] | Mapping[int, Tensor]
+
+    def sizes(self, who: Sequence[int]) -> list[int]:
+        """How many samples each of these clients has."""
+        return [self.index[i].shape[0] for i in who]  # len() of a tensor takes ten times as long
+
+
+def step_counts(work: Work, settings: Settings, sizes: Sequence[int]) -> list[int]:
+    """How many steps clients with these numbers of samples make."""
+    if work.steps is not None:
+        return [work.steps] * len(sizes)
+    epochs = settings.epochs if work.epochs is None else work.epochs
+    return [math.ceil(epochs * batches_per_epoch(work, settings, n) / work.group) for n in sizes]
+
+
+def batches_per_epoch(work: Work, settings: Settings, n: int) -> int:
+    """How many batches one pass over (the used share of) n samples takes."""
+    batch_size = settings.batch_size if work.batch_size is None else work.batch_size
+    return math.ceil(_used(work, n) / batch_size)
+
+
+def _used(work: Work, n: int) -> int:
+    return n if work.share == 1 else max(1, round(work.share * n))
+
+
+def batch_table(
+    work: Work, settings: Settings, sizes: Sequence[int], who: Sequence[int], k: int
+) -> list[Tensor]:
+    """For each client the positions (in its own data) of every batch, one row per batch; −1 pads.
+
+    As wide as the largest batch that occurs.  Kept on the CPU: the draws must be the same on every
+    device.
+    """
+    batch_size = settings.batch_size if work.batch_size is None else work.batch_size
+    width = min(batch_size, max(_used(work, n) for n in sizes))
+    tables: dict[int, Tensor] = {}
+    alike: dict[tuple[int, int], list[int]] = {}
+    for row, shape in enumerate(zip(sizes, step_counts(work, settings, sizes))):
+        alike.setdefault(shape, []).append(row)
+
+    def filled(table: Tensor, width: int) -> Tensor:
+        missing = width - table.shape[-1]
+        return F.pad(table, (0, missing), value=-1) if missing else table
+
+    for (n, steps), rows in alike.items():  # those with as much to do are dealt with together
+        used, per_epoch = _used(work, n), batches_per_epoch(work, settings, n)
+        size, length = min(batch_size, used), steps * work.group
+        passes = math.ceil(length / per_epoch)
+        if work.group > 1 and work.steps is None:  # the last group is filled from the beginning
+            passes = settings.epochs if work.epochs is None else work.epochs
+        orders = torch.empty(len(rows), passes, used, dtype=torch.long)
+        for row, mine in zip(rows, orders):
+            key = (settings.seed, work.tag, k, who[row])
+            for epoch, order in enumerate(mine.unbind()):
+                generator = keyed_generator(*key, "batches", epoch)
+                torch.randperm(used, generator=generator, out=order)
+            if work.share < 1:
+                pool = torch.randperm(n, generator=keyed_generator(*key, "share"))[:used]
+                mine.copy_(pool[mine])
+        table = filled(
+            filled(orders, per_epoch * size).view(len(rows), passes * per_epoch, size), width
+        )
+        if length > passes * per_epoch:
+            table = table[:, torch.arange(length) % (passes * per_epoch)]
+        for row, mine in zip(rows, table[:, :length]):
+            tables[row] = mine
+    return [tables[row] for row in range(len(who))]
+
+
+def draw_noise(
+    work: Work, settings: Settings, steps: Sequence[int], who: Sequence[int], k: int
+) -> list[Tensor]:
+    """Uniform random numbers for each step of each client, keyed like the batches."""
+    if not work.noise:
+        return [torch.empty(count, 0) for count in steps]
+    drawn = []
+    for client, count in zip(who, steps):
+        generator = keyed_generator(settings.seed, work.tag, k, client, "noise")
+        drawn.append(torch.rand(count, work.noise, generator=generator))
+    return drawn

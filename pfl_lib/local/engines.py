@@ -1,0 +1,208 @@
+"""The engines: three ways to have many clients do their work, one answer.
+
+* ``loop``     one client after the other, one batch after the other: the reference to read;
+* ``stacked``  chunks of clients, each chunk as one stack of models (``pfl_lib.local.stacked``);
+* ``threads``  one client at a time on each core.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pfl_lib.local.batches import Samples, batch_table, draw_noise, step_counts
+from pfl_lib.local.network import Client, Network, channels_last
+from pfl_lib.local.optimizers import start_memory
+from pfl_lib.work import STEPS, Batch, Settings, Work
+
+DESCEND_READS = ("w", "centre", "strength", "correction", "mask")  # of what a work's rows may hold
+
+
+def loop(
+    network: Network,
+    work: Work,
+    settings: Settings,
+    samples: Samples,
+    who: Sequence[int],
+    k: int,
+) -> dict[str, Tensor]:
+    """One client after the other: what every other engine must agree with."""
+    tables = batch_table(work, settings, samples.sizes(who), who, k)
+    noise = draw_noise(work, settings, [len(t) // work.group for t in tables], who, k)
+    step = STEPS[work.step]
+    results = []
+    for row, i in enumerate(who):
+        client = Client(network, work, settings, under_vmap=False)
+        rows = dict(work.rows)
+        start_memory(rows, client.optimizer, work.moves)
+        s = {name: rows[name][row] for name in rows} | dict(work.shared)
+        device, dtype = s["w"].device, s["w"].dtype
+        batches = []
+        for positions in tables[row]:
+            here = positions[positions >= 0].to(device)
+            x, y = samples.inputs(samples.index[i][here]), samples.labels[i][here]
+            batches.append((x, y, torch.ones(len(here), dtype=dtype, device=device)))
+        for t in range(len(batches) // work.group):
+            random = noise[row][t].to(device, dtype)
+            some = [Batch(*b, random) for b in batches[t * work.group : (t + 1) * work.group]]
+            for _ in range(work.repeats):
+                s |= step(s, some[0] if work.group == 1 else tuple(some), client)
+                client.t += 1
+        results.append({name: s[name] for name in work.rows})
+    return {name: torch.stack([r[name] for r in results]) for name in work.rows}
+
+
+# ---- chunks of clients, dealt out to threads --------------------------------------------------
+
+
+def in_chunks(
+    train: Callable[..., dict[str, Tensor]],
+    network: Network,
+    work: Work,
+    settings: Settings,
+    samples: Samples,
+    who: Sequence[int],
+    k: int,
+    chunk: int,
+    workers: int,
+) -> dict[str, Tensor]:
+    """``train`` (one of ``stacked``, ``one_by_one``) for ``chunk`` clients at a time.
+
+    Those with most to do come first, so that the clients of a chunk have about the same to do.
+    """
+    counts = step_counts(work, settings, samples.sizes(who))
+    order = sorted(range(len(who)), key=lambda row: (-counts[row], row))
+    device, given = work.rows["w"].device, work.rows
+    changed = list(given)
+    if work.step == "descend":  # it moves w, may count steps, and leaves the rest alone
+        work = replace(work, rows={name: t for name, t in given.items() if name in DESCEND_READS})
+        changed = ["w"]
+    result = {
+        name: torch.empty(given[name].shape, dtype=given[name].dtype, device=device)
+        for name in changed
+    }
+
+    def one_chunk(network: Network, rows: list[int]) -> None:
+        """Train some rows and put them in their places."""
+        at = torch.tensor(rows, device=device)
+        part = replace(work, rows={name: t.index_select(0, at) for name, t in work.rows.items()})
+        done = train(network, part, settings, samples, [who[r] for r in rows], k)
+        for name in changed:
+            result[name].index_copy_(0, at, done[name])
+
+    deal(one_chunk, network, [order[a : a + chunk] for a in range(0, len(order), chunk)], workers)
+    if work.step == "descend" and "steps" in given:
+        made = torch.tensor(counts, dtype=given["steps"].dtype, device=device)
+        result["steps"] = given["steps"] + made * work.repeats
+    return dict(given) | result
+
+
+def deal(
+    task: Callable[[Network, Any], Any], network: Network, jobs: Sequence[Any], workers: int
+) -> list[Any]:
+    """``task(network, job)`` for every job, on ``workers`` threads with one core and a network of
+    their own (two-core kernels would fight each other)."""
+    if min(workers, len(jobs)) < 2:
+        with flush_denormals():
+            return [task(network, job) for job in jobs]
+
+    def take(job: Any) -> Any:
+        mine = network.borrow()
+        try:
+            return task(mine, job)
+        finally:
+            network.give_back(mine)
+
+    given = [_threads(workers).submit(take, job) for job in jobs]
+    try:
+        return [one.result() for one in given]
+    finally:  # after an error, or when somebody interrupts, nobody goes on working
+        for one in given:
+            one.cancel()
+        wait(given)
+
+
+@cache
+def _threads(workers: int) -> ThreadPoolExecutor:
+    """Threads that stay: a new one is slow at first, since torch keeps things for each thread."""
+
+    def begin() -> None:
+        torch.set_num_threads(1)
+        torch.set_flush_denormal(True)  # see flush_denormals; it counts for one thread
+
+    return ThreadPoolExecutor(workers, "clients", begin)
+
+
+@contextmanager
+def flush_denormals() -> Iterator[None]:
+    """In this thread, numbers below the normal ones (in float32 below 1e-38) count as 0.
+
+    A model that knows its data by heart has gradients full of them, and a processor calculates
+    with them many times slower than with others.
+    """
+    before = (torch.tensor(1e-39, dtype=torch.float32) * 1).item() == 0  # torch has no way to ask
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(before)
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child makes its own
+    os.register_at_fork(after_in_child=_threads.cache_clear)
+
+
+# ---- one client at a time ---------------------------------------------------------------------
+
+
+def one_by_one(
+    network: Network,
+    work: Work,
+    settings: Settings,
+    samples: Samples,
+    who: Sequence[int],
+    k: int,
+) -> dict[str, Tensor]:
+    """The loop, without its copies: a real module whose parameters move in place.
+
+    Images and filters lie channels last, which CPUs prefer.  Other steps than "descend" use the
+    plain loop, on images that lie so.
+    """
+    if work.step != "descend":
+        inputs = samples.inputs
+        if network.channels_last:
+            samples = replace(samples, inputs=lambda index: channels_last(inputs(index)))
+        return loop(network, work, settings, samples, who, k)
+    tables = batch_table(work, settings, samples.sizes(who), who, k)
+    rows = dict(work.rows)
+    module = network.real(rows["w"].device, rows["w"].dtype)
+    parameters = list(module.parameters())
+    for row, i in enumerate(who):
+        client = Client(network, work, settings, under_vmap=False)
+        s = {name: r[row] for name, r in rows.items()} | dict(work.shared)
+        strength = {"strength": s.pop("strength")} if "strength" in s else {}
+        split = {name: network.unflatten(r).values() for name, r in s.items()}
+        pieces = [dict(zip(split, values)) | strength for values in zip(*split.values())]
+        for piece, parameter in zip(pieces, parameters):
+            parameter.data.copy_(piece["w"])
+            piece["w"] = parameter.data
+            start_memory(piece, client.optimizer, ["w"])
+        for positions in tables[row]:
+            here = positions[positions >= 0].to(s["w"].device)
+            x, y = samples.inputs(samples.index[i][here]), samples.labels[i][here]
+            x = channels_last(x) if network.channels_last else x
+            for _ in range(work.repeats):
+                client.t += 1
+                loss = nn.functional.cross_entropy(module(x), y)
+                gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
+                with torch.no_grad():
+                    client.move_in_place(pieces, gradients)
+        for place, piece in zip(network.unflatten(rows["w"][row]).values(), pieces):
+            place.copy_(piece["w"])
+    return rows

@@ -1,0 +1,75 @@
+"""How good are the models?  Accuracy and mean loss, one by one or many clients at a time."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from pfl_lib.local.batches import Samples
+from pfl_lib.local.engines import deal
+from pfl_lib.local.network import Network, channels_last
+from pfl_lib.local.stacked import dense_forward, pad
+
+BLOCK = 256  # samples of a client that are looked at together
+
+
+@torch.no_grad()
+def evaluate_loop(
+    network: Network, w: Tensor, samples: Samples, who: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """Accuracy and mean loss of row i of ``w`` on the data of client ``who[i]``, one by one."""
+    accuracy, loss, counted = [], [], _counted(w)
+    for row, i in enumerate(who):
+        logits = network.logits(w[row], samples.inputs(samples.index[i]))
+        y = samples.labels[i]
+        accuracy.append((logits.argmax(1) == y).to(counted).mean())
+        loss.append(nn.functional.cross_entropy(logits.to(counted), y))
+    return torch.stack(accuracy), torch.stack(loss)
+
+
+def evaluate(
+    network: Network, w: Tensor, samples: Samples, who: Sequence[int], chunk: int, workers: int
+) -> tuple[Tensor, Tensor]:
+    """The same for ``chunk`` clients at a time; those of about the same size together."""
+    sizes = samples.sizes(who)
+    order = sorted(range(len(who)), key=lambda row: -sizes[row])
+    counted = _counted(w)
+    right, loss = (torch.empty(len(who), dtype=counted, device=w.device) for _ in range(2))
+
+    @torch.no_grad()
+    def one_chunk(network: Network, rows: list[int]) -> None:
+        """Evaluate some rows; padding has weight 0."""
+        at = torch.tensor(rows, device=w.device)
+        index = pad([samples.index[who[r]] for r in rows], -1).split(BLOCK, 1)
+        labels = pad([samples.labels[who[r]] for r in rows]).split(BLOCK, 1)
+        sums = torch.zeros(2, len(rows), dtype=counted, device=w.device)
+        for some, y in zip(index, labels):
+            weight = (some >= 0).to(counted)
+            logits = _logits(network, w.index_select(0, at), samples.inputs(some.clamp(min=0)))
+            sums[0] += ((logits.argmax(2) == y) * weight).sum(1)
+            flat = logits.flatten(0, 1).to(counted)
+            each = nn.functional.cross_entropy(flat, y.flatten(), reduction="none")
+            sums[1] += (each.view(y.shape) * weight).sum(1)
+        sums /= torch.tensor([sizes[r] for r in rows], device=w.device)
+        right.index_copy_(0, at, sums[0])
+        loss.index_copy_(0, at, sums[1])
+
+    deal(one_chunk, network, [order[a : a + chunk] for a in range(0, len(order), chunk)], workers)
+    return right, loss
+
+
+def _counted(w: Tensor) -> torch.dtype:
+    """Shares and means of half-precision models need more digits than the models have."""
+    return torch.promote_types(w.dtype, torch.float32)
+
+
+def _logits(network: Network, w: Tensor, x: Tensor) -> Tensor:
+    """Logits (clients, samples, classes) of a stack of models, each on its own samples."""
+    if network.dense is not None:
+        parts = zip(network.slices(), network.shapes)
+        parameters = {name: w[:, where].unflatten(1, shape) for (name, where), shape in parts}
+        return dense_forward(network.dense, parameters, x)[1]
+    if len(w) == 1:
+        x = channels_last(x[0]) if network.channels_last else x[0]
+        return network.logits(w[0], x)[None]
+    return torch.func.vmap(network.logits)(w, x)

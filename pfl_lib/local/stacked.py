@@ -1,0 +1,175 @@
+"""Chunks of clients, each chunk as one stack of models.
+
+Ordinary local training (the step "descend") is most of what is ever run, so it is done without
+copies: models and Adam's memory are changed in place, and the gradient of a stack of dense networks
+is written out by hand as batched matrix products.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pfl_lib.local.batches import Samples, batch_table, draw_noise
+from pfl_lib.local.network import Client, Network
+from pfl_lib.local.optimizers import start_memory
+from pfl_lib.work import STEPS, Batch, Settings, Work
+
+
+def stacked(
+    network: Network,
+    work: Work,
+    settings: Settings,
+    samples: Samples,
+    who: Sequence[int],
+    k: int,
+) -> dict[str, Tensor]:
+    """All these clients at once; they come in order, those with most to do first.
+
+    ``work.rows`` is changed in place where that is faster.
+    """
+    tables = batch_table(work, settings, samples.sizes(who), who, k)
+    steps = [len(t) // work.group for t in tables]
+    device, dtype = work.rows["w"].device, work.rows["w"].dtype
+
+    random = torch.empty(len(who), max(steps), 0, dtype=dtype, device=device)
+    if work.noise:
+        random = pad(draw_noise(work, settings, steps, who, k)).to(device, dtype)
+    # for every batch and every client, which samples of the pool: (batches, clients, batch size)
+    positions = pad(tables, -1).to(device)
+    weight = (positions >= 0).to(dtype).transpose(0, 1).contiguous()
+    if network.dense is not None and work.step == "descend":
+        weight /= weight.sum(2, keepdim=True)  # once for all steps: a mean's weights sum to 1
+    flat = positions.clamp(min=0).flatten(1)
+    spread = lambda t: pad(t).gather(1, flat).view(positions.shape)  # noqa: E731
+    index = spread([samples.index[i] for i in who]).transpose(0, 1).contiguous()
+    labels = spread([samples.labels[i] for i in who]).transpose(0, 1).contiguous()
+
+    def batches(busy: int, t: int) -> Batch | tuple[Batch, ...]:
+        """What the first ``busy`` clients see in step t: a batch, or a group of them."""
+        some = []
+        for at in range(t * work.group, (t + 1) * work.group):
+            x = samples.inputs(index[at, :busy])
+            some.append(Batch(x, labels[at, :busy], weight[at, :busy], random[:busy, t]))
+        return some[0] if work.group == 1 else tuple(some)
+
+    client = Client(network, work, settings, under_vmap=True)
+    busy = (torch.tensor(steps)[:, None] > torch.arange(max(steps))).sum(0).tolist()
+    train = _descend_together if work.step == "descend" else _step_together
+    return train(network, work, client, batches, busy)
+
+
+def pad(tensors: Sequence[Tensor], value: int = 0) -> Tensor:
+    """One row a tensor, the short ones filled up."""
+    if len({t.shape[0] for t in tensors}) == 1:
+        return torch.stack(tuple(tensors))  # several times as fast
+    return nn.utils.rnn.pad_sequence(list(tensors), True, value)
+
+
+def _step_together(
+    network: Network, work: Work, client: Client, batches: Callable[..., Any], busy: list[int]
+) -> dict[str, Tensor]:
+    """Any local step, under vmap.  Clients that are done leave the stack."""
+    s = dict(work.rows)
+    start_memory(s, client.optimizer, work.moves)
+    one = STEPS[work.step]
+    together = torch.func.vmap(lambda s, batch: one(s | dict(work.shared), batch, client))
+    finished = []
+    for t, still in enumerate(busy):
+        if still < len(s["w"]):
+            finished.append({name: rows[still:] for name, rows in s.items()})
+            s = {name: rows[:still] for name, rows in s.items()}
+        batch = batches(still, t)
+        for _ in range(work.repeats):
+            s |= together(s, batch)
+            client.t += 1
+    finished.append(s)
+    return {name: torch.cat([f[name] for f in reversed(finished)]) for name in work.rows}
+
+
+@torch.no_grad()
+def _descend_together(
+    network: Network, work: Work, client: Client, batches: Callable[..., Any], busy: list[int]
+) -> dict[str, Tensor]:
+    """The step "descend" for a whole stack, in place."""
+    s = dict(work.rows) | {name: tensor[None] for name, tensor in work.shared.items()}
+    by_hand = network.dense is not None
+    if by_hand:
+        pieces = _pieces(network, s)
+    else:
+        gradient = torch.func.vmap(torch.func.grad(network.loss))
+        pieces = {"whole": s | {n: s[n][:, None] for n in ("strength",) if n in s}}
+    for piece in pieces.values():
+        start_memory(piece, client.optimizer, ["w"])
+    for t, still in enumerate(busy):
+        if t == 0 or still < busy[t - 1]:  # who is done leaves the stack
+            now = {name: {n: r[:still] for n, r in piece.items()} for name, piece in pieces.items()}
+        batch = batches(still, t)
+        for _ in range(work.repeats):
+            client.t += 1
+            if network.dense is not None:
+                _dense_step(network.dense, now, batch, client)
+            else:
+                client.move_in_place([now["whole"]], [gradient(now["whole"]["w"], batch)])
+    if by_hand:
+        for name, where in network.slices():
+            s["w"][:, where] = pieces[name]["w"].flatten(1)
+    return {"w": s["w"]}
+
+
+def _pieces(network: Network, s: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """For each parameter its own stacks (clients, *shape), laid out as ``bmm`` wants them."""
+    pieces = {}
+    for (name, where), shape in zip(network.slices(), network.shapes):
+        piece = {n: r[:, where].reshape(-1, *shape) for n, r in s.items() if n != "strength"}
+        if "strength" in s:
+            piece["strength"] = s["strength"].view(-1, *[1] * len(shape))
+        pieces[name] = {n: r.clone(memory_format=torch.contiguous_format) for n, r in piece.items()}
+    return pieces
+
+
+def _dense_step(
+    layers: Sequence[str], pieces: Mapping[str, dict[str, Tensor]], batch: Batch, client: Client
+) -> None:
+    """One step of every client for linear layers with ReLU between.
+
+    Autograd would do the same products, but write each into a tensor of its own and copy.
+    """
+    inputs, out = dense_forward(layers, {n: p["w"] for n, p in pieces.items()}, batch.x)
+    # d loss / d logits = (softmax − one-hot) · weight, where the weights sum to 1
+    error = out.transpose(1, 2).softmax(1)  # a row a class, as it lies in memory: quicker for ten
+    error *= batch.weight[:, None, :]
+    error.scatter_add_(1, batch.y[:, None, :], -batch.weight[:, None, :])
+    error = error.transpose(1, 2)
+    moved, gradients = [], []
+    for layer, x in zip(reversed(layers), reversed(inputs)):
+        matrix, bias = pieces[f"{layer}.weight"], pieces[f"{layer}.bias"]
+        first = layer == layers[0]
+        below = error if first else torch.bmm(error, matrix["w"]).mul_(x > 0)
+        if client.optimizer == "sgd" and matrix.keys() == {"w"}:  # gradient and move in one
+            matrix["w"].baddbmm_(error.transpose(1, 2), x, alpha=-client.lr)
+        else:
+            moved.append(matrix)
+            gradients.append(torch.bmm(error.transpose(1, 2), x))
+        moved.append(bias)
+        gradients.append(error.sum(1))
+        error = below
+    client.move_in_place(moved, gradients)
+
+
+def dense_forward(
+    layers: Sequence[str], parameters: Mapping[str, Tensor], x: Tensor
+) -> tuple[list[Tensor], Tensor]:
+    """The inputs of each layer, and the logits, for a stack of clients.
+
+    The logits lie in memory class by class: sums over ten classes are quicker that way.
+    """
+    inputs = [x.flatten(2)]
+    for layer in layers[:-1]:
+        bias, matrix = parameters[f"{layer}.bias"], parameters[f"{layer}.weight"]
+        out = torch.baddbmm(bias[:, None, :], inputs[-1], matrix.transpose(1, 2))
+        inputs.append(out.relu_())
+    bias, matrix = parameters[f"{layers[-1]}.bias"], parameters[f"{layers[-1]}.weight"]
+    logits = torch.baddbmm(bias[:, :, None], matrix, inputs[-1].transpose(1, 2))
+    return inputs, logits.transpose(1, 2)

@@ -1,0 +1,51 @@
+"""One model for all, averaged by the clients' numbers of samples: what FedAvg's relatives share."""
+
+from dataclasses import dataclass
+
+import torch
+
+from pfl_lib import _check
+from pfl_lib.methods.base import Algorithm, State
+
+
+def weighted_average(W, sizes=None):
+    """x = Σ_i n_i w_i / Σ_i n_i; without ``sizes`` the plain mean.
+
+    FedAvg (McMahan et al. 2017, Algorithm 1); FedALA's server step too.
+
+    Equation label: eq-fedavg
+
+    >>> weighted_average(torch.tensor([[0.0, 4.0], [4.0, 0.0]]), torch.tensor([100.0, 300.0]))
+    tensor([3., 1.])
+    """
+    _check.models("W", W)
+    if sizes is None:
+        return W.mean(0)
+    if not isinstance(sizes, torch.Tensor) or sizes.shape != W.shape[:1]:
+        got = tuple(sizes.shape) if isinstance(sizes, torch.Tensor) else repr(sizes)
+        raise ValueError(
+            f"sizes must be a tensor with one number for each of the {W.shape[0]} rows of W, "
+            f"got {got}"
+        )
+    return (sizes / sizes.sum()).to(W.dtype) @ W
+
+
+@dataclass(frozen=True)
+class GlobalModel(Algorithm):
+    """The server hands out one model x and averages what comes back; x is what is tested."""
+
+    shared, private, weights_by = "one model", "nothing", "sample counts"
+    tested = "the global model"
+    handed = "global model"
+
+    def start(self, fed):
+        return State(x=fed.initial()[0])
+
+    def download(self, state, fed, who):
+        return State(w=state.x.expand(len(who), -1))
+
+    def upload(self, state, done, fed, who):
+        return state.set(x=weighted_average(done.w, fed.sizes[who]))
+
+    def personal(self, state, fed):
+        return state.x.expand(fed.m, -1)

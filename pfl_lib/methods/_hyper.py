@@ -1,0 +1,66 @@
+"""Hyper-parameters that know what they may be: ``mu: float = non_negative(0.001)``.
+
+The check runs when a method is built.  ``bad`` holds values that it must refuse: the tests of bad
+input are made from them.  A default that is no number (None, "median") is always allowed.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pfl_lib import _check
+
+NAN, INF = float("nan"), float("inf")
+
+
+def hyper(default: Any, check: Callable[[str, Any], Any], bad: Iterable, words: Iterable = ()):
+    """A field of a method whose value goes through ``check(name, value)``.
+
+    ``words`` are values that are allowed beside those that pass.
+    """
+    allowed = (*words, *(() if _is_number(default) else (default,)))
+
+    def check_value(name, value):
+        if not any(value is word or (isinstance(word, str) and value == word) for word in allowed):
+            check(name, value)
+
+    bad = tuple(b for b in bad if not any(b is word for word in allowed))
+    return dataclasses.field(default=default, metadata={"check": check_value, "bad": bad})
+
+
+def positive(default: Any, words: Iterable = ()) -> Any:
+    """A finite number above zero."""
+    return hyper(default, _check.positive, ("a", None, [1], 0, -1.0, NAN, INF, True), words)
+
+
+def non_negative(default: Any, words: Iterable = ()) -> Any:
+    """A finite number, zero allowed."""
+    return hyper(default, _check.non_negative, ("a", None, [1], -1.0, NAN, INF, True), words)
+
+
+def between(default: Any, low: float, high: float, ends: str = "[]", words: Iterable = ()) -> Any:
+    """A number from ``low`` to ``high``; ``ends`` says whether they belong: "[]", "(]", "()"."""
+    bad = ["a", None, [1], low - 0.1, high + 0.1, NAN, True]
+    bad += [low] * (ends[0] == "(") + [high] * (ends[1] == ")")
+    return hyper(default, lambda n, v: _check.between(n, v, low, high, ends), bad, words)
+
+
+def whole(default: Any, at_least: int = 1) -> Any:
+    """An integer, not below ``at_least``."""
+    bad = ("a", None, [1], at_least - 1, at_least + 0.5, NAN, INF, True)
+    return hyper(default, lambda n, v: _check.whole(n, v, at_least), bad)
+
+
+def choice(default: Any, options: Iterable) -> Any:
+    """One of the options."""
+    options = tuple(options)
+    return hyper(default, lambda n, v: _check.one_of(n, v, options), ("unknown", None, -1, True))
+
+
+def flag(default: bool) -> Any:
+    """True or False, and nothing that only counts as one of them."""
+    return hyper(default, _check.flag, ("a", None, 2, 0))
+
+
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

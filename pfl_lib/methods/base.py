@@ -1,0 +1,219 @@
+"""What a method is: frozen hyper-parameters, facts, and a round of download, local work, upload."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, make_dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from pfl_lib.work import train
+
+#: Families in the order of lists and tables; another one comes after these.
+FAMILIES = (
+    "alone",
+    "one model",
+    "fine-tuning",
+    "a model beside the global one",
+    "some layers",
+    "pair by pair",
+    "late clients",
+)
+
+
+class State(Mapping[str, Any]):
+    """Named tensors, read as attributes, never changed in place: a checkpoint is just this.
+
+    >>> state = State(w=torch.zeros(3, 2))
+    >>> state = state.put(torch.tensor([1]), w=torch.ones(1, 2))
+    >>> state
+    State(w: (3, 2))
+    >>> state.w
+    tensor([[0., 0.],
+            [1., 1.],
+            [0., 0.]])
+    """
+
+    def __init__(self, **tensors: Any):
+        self._tensors = tensors
+
+    def put(self, who: Tensor, **rows: Tensor) -> "State":
+        """The state with the rows of the clients ``who`` replaced."""
+        new = {name: self[name].index_copy(0, who, r) for name, r in rows.items()}
+        return State(**{**self._tensors, **new})
+
+    def set(self, **tensors: Any) -> "State":
+        """The state with whole tensors replaced or added."""
+        return State(**{**self._tensors, **tensors})
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["_tensors"][name]
+        except KeyError:
+            raise AttributeError(f"the state holds {sorted(self)}, not {name!r}") from None
+
+    def __getitem__(self, name: str) -> Any:
+        return self._tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __repr__(self) -> str:
+        shapes = (f"{n}: {tuple(getattr(t, 'shape', ()))}" for n, t in self.items())
+        return f"State({', '.join(shapes)})"
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """One method.  As it stands here, every client trains alone; a subclass overrides the part of
+    the round in which it differs, and says what it is.
+
+    A round is three steps.  What ``download`` gives, ``local`` passes on with ``w`` trained and
+    whatever else the clients computed, and ``upload`` makes the next state of it.
+
+    >>> import pfl_lib
+    >>> @dataclass(frozen=True)
+    ... class LastOneWins(Algorithm):
+    ...     name, label = "last", "Last one wins"
+    ...
+    ...     def upload(self, state, done, fed, who):
+    ...         return state.put(who, w=done.w[-1:].expand_as(done.w))
+    >>> history = pfl_lib.run(LastOneWins(), pfl_lib.example(), rounds=1, progress=False)
+    >>> history.label, history.accuracy[0][0] > 0
+    ('Last one wins', True)
+    """
+
+    # ---- what it is called, and where it stands in lists
+    name: ClassVar[str]  # how one asks for it: pfl_lib.algorithm(name)
+    label: ClassVar[str]  # how tables and figures call it
+    family: ClassVar[str] = ""  # one of FAMILIES
+    order: ClassVar[int] = 100  # its place in the family; where alike, names decide
+    place: ClassVar[tuple[int, int, int] | None] = None  # on the map: see pfl_lib.comparison
+
+    # ---- what it does, in words
+    idea: ClassVar[str] = ""
+    note: ClassVar[str] = ""  # what one should know beside its equations
+    equations: ClassVar[list[str]] = []  # their labels in the book
+    chapter: ClassVar[str] = ""  # the notebook that tells its story
+    paper: ClassVar[str] = ""
+    shared: ClassVar[str] = ""  # what clients share
+    private: ClassVar[str] = ""  # what stays with each of them
+    weights_by: ClassVar[str] = ""  # what decides how much each client counts
+    cost: ClassVar[str] = "2Σ"  # parameters per client and round; Σ is one model
+    tested: ClassVar[str] = "the client's own model, trained"
+
+    # ---- what others may rely on
+    partial: ClassVar[bool] = True  # may clients stay away from a round?
+    handed: ClassVar[str] = ""  # the one model that a client begins its round from, if it gets one
+    needs: ClassVar[Mapping[str, Any]] = {}  # hyper-parameters that have to be given
+
+    def __post_init__(self):
+        """Refuse bad hyper-parameters; a subclass that checks more calls this one too."""
+        for one in fields(self):
+            if "check" in one.metadata:
+                one.metadata["check"](one.name, getattr(self, one.name))
+
+    # ---- a run
+
+    def start(self, fed) -> State:
+        """The state before the first round: by default a common random model for every client."""
+        return State(w=fed.initial())
+
+    def round(self, state: State, fed, who: Tensor) -> State:
+        """One round with the clients ``who``."""
+        received = self.download(state, fed, who)
+        done = self.local(state, received, fed, who)
+        return self.upload(state, done, fed, who)
+
+    def download(self, state: State, fed, who: Tensor) -> State:
+        """What the clients ``who`` begin the round with: ``w``, a model for each, and whatever
+        else they are sent.  By default their own models."""
+        return State(w=state.w[who])
+
+    def local(self, state: State, received: State, fed, who: Tensor) -> State:
+        """The clients' work: what they received, with ``w`` trained."""
+        return received.set(w=train(fed, received.w, who))
+
+    def upload(self, state: State, done: State, fed, who: Tensor) -> State:
+        """The next state, from what the clients have done."""
+        return state.put(who, w=done.w)
+
+    # ---- what is measured
+
+    def personal(self, state: State, fed) -> Tensor:
+        """The model each client would use now, one row per client: what the tables test.
+
+        Where a global model ``x`` is handed out, x with one row per client must do as well.
+        """
+        return state.w
+
+    def also(self, state: State, fed) -> dict[str, Tensor]:
+        """Other models worth testing beside the personal ones."""
+        return {}
+
+    def sent(self, fed, who: Tensor, k: int) -> int:
+        """Parameters that move in round ``k``, down and up, all clients together."""
+        return 2 * fed.d * len(who)
+
+    # ---- about itself
+
+    def settings(self) -> dict[str, Any]:
+        """The hyper-parameters as plain data."""
+        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+
+    def handed_layers(self, fed) -> list:
+        """The layers of the model that is handed out."""
+        return fed.layers
+
+    def why_not_mixed(self) -> str:
+        """Why a client may not begin at a mix of its own instead (ALA); "" where it may."""
+        if self.handed:
+            return ""
+        return (
+            "algorithm must hand every client one model to begin its round from, such as a "
+            f"global model or a message; {self.label} does not"
+        )
+
+
+def preset(parent: type[Algorithm], kind: str, **values: Any) -> type[Algorithm]:
+    """``parent`` with other defaults under a name of its own: a class called ``kind``.
+
+    ``values`` are hyper-parameters of the parent, and facts about the preset.
+
+    >>> import pfl_lib
+    >>> Timid = preset(pfl_lib.methods.FedProx, "Timid", name="timid", label="Timid", mu=1.0)
+    >>> Timid().settings()["mu"], Timid(mu=2.0).label
+    (1.0, 'Timid')
+    """
+    known = {f.name: f for f in fields(parent)}
+    facts = {name: value for name, value in values.items() if name not in known}
+    unknown = [name for name in facts if not hasattr(parent, name)]
+    if unknown:
+        raise TypeError(f"{unknown[0]} is neither a hyper-parameter nor a fact of {parent.label}")
+    changed = [
+        (name, known[name].type, field(default=value, metadata=known[name].metadata))
+        for name, value in values.items()
+        if name in known
+    ]
+    example = "\n".join(
+        f">>> pfl_lib.algorithm({facts['name']!r}).{name}\n{value!r}"
+        for name, value in values.items()
+        if name in known
+    )
+    facts["__doc__"] = f"{facts.get('idea') or facts['label']}\n\n>>> import pfl_lib\n{example}\n"
+    made = make_dataclass(kind, changed, bases=(parent,), namespace=facts, frozen=True)
+    made.__module__ = parent.__module__
+    return made
+
+
+def _plain(value):
+    if isinstance(value, Algorithm):
+        return {"name": value.name, **value.settings()}
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return value if isinstance(value, (int, float, str, bool, type(None))) else repr(value)

@@ -1,0 +1,36 @@
+"""Who holds which samples: each paper's own way to split a data set, under a name of its own.
+
+Samples are never copied: a client is two lists of indices into ``data.x``.  Everything random is
+keyed by (seed, purpose, client), so it does not depend on the order in which it is asked for.
+"""
+
+from pfl_lib.partition.changes import hold_out, label_noise, official_test, scarce
+from pfl_lib.partition.checks import _client_number, _door, _enough  # noqa: F401  named in results
+from pfl_lib.partition.hidden_groups import (  # noqa: F401  named in results
+    _shared_words,
+    conflicting_labels,
+    grouped,
+)
+from pfl_lib.partition.splits import (  # noqa: F401  named in results
+    _dirichlet_counts,
+    class_subset,
+    dirichlet,
+    iid,
+    pathological,
+)
+from pfl_lib.partition.table import Partition, load
+
+__all__ = [
+    "Partition",
+    "class_subset",
+    "conflicting_labels",
+    "dirichlet",
+    "grouped",
+    "hold_out",
+    "iid",
+    "label_noise",
+    "load",
+    "official_test",
+    "pathological",
+    "scarce",
+]

@@ -1,0 +1,141 @@
+"""Changes to a partition: fewer samples, some held out, another test part, wrong labels."""
+
+from dataclasses import replace
+
+import torch
+
+from pfl_lib import _check
+from pfl_lib.partition.checks import _door
+from pfl_lib.random import keyed_generator
+
+
+def scarce(partition, samples, seed=0):
+    """The same clients with only ``samples`` training samples each, drawn at random.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> clients = pfl_lib.partition.iid(data, clients=4)
+    >>> [len(rows) for rows in scarce(clients, samples=20).train]
+    [20, 20, 20, 20]
+    """
+    _door(seed, partition=partition)
+    samples = _check.whole("samples", samples)
+    short = [i for i, index in enumerate(partition.train) if len(index) < samples]
+    if short:
+        i = min(short, key=lambda i: len(partition.train[i]))
+        raise ValueError(
+            f"samples={samples}: {len(short)} of {partition.m} clients have fewer, client {i} has "
+            f"{len(partition.train[i])}; use fewer samples, or a partition with a larger min_size"
+        )
+    kept = [
+        torch.randperm(len(index), generator=keyed_generator(seed, "scarce", i))[:samples]
+        for i, index in enumerate(partition.train)
+    ]
+    labels = partition.labels
+    return replace(
+        partition,
+        train=tuple(index[k] for index, k in zip(partition.train, kept)),
+        labels=None if labels is None else tuple(own[k] for own, k in zip(labels, kept)),
+        about=f"{partition.about}; cut to {samples} training samples a client",
+    )
+
+
+def hold_out(partition, share=0.2, seed=0):
+    """A part of each client's training samples to choose on: two partitions (tested, chosen).
+
+    Both train on the same remaining samples.  ``tested`` keeps the test samples, ``chosen`` has the
+    held-out ones in their place.  Batches do not depend on what is tested, so the same run on both
+    gives the same models: choose a round by the second, report that round of the first.  Held-out
+    samples are judged by their true labels, also at clients that believe wrong ones.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> tested, chosen = hold_out(pfl_lib.partition.iid(data, clients=4), share=0.25)
+    >>> len(tested.train[0]), len(tested.test[0]), len(chosen.test[0])
+    (270, 90, 90)
+    """
+    _door(seed, partition=partition)
+    if not 0 < _check.between("share", share, 0, 1) < 1:
+        raise ValueError(f"share must lie between 0 and 1, got {share!r}")
+    kept, held, labels = [], [], []
+    for i, index in enumerate(partition.train):
+        if len(index) < 2:
+            raise ValueError(
+                f"client {i} has {len(index)} training sample: there is none to hold out"
+            )
+        count = min(len(index) - 1, max(1, round(share * len(index))))
+        order = torch.randperm(len(index), generator=keyed_generator(seed, "hold_out", i))
+        held.append(index[order[:count]])
+        kept.append(index[order[count:]])
+        if partition.labels is not None:
+            labels.append(partition.labels[i][order[count:]])
+    about = f"{partition.about}; {share:.0%} of the training samples held out"
+    tested = replace(partition, train=kept, labels=labels or None, about=about)
+    return tested, replace(tested, test=held, about=f"{about} and tested on")
+
+
+def official_test(partition, data):
+    """The same clients, each tested on all official test samples of the classes it trains on.
+
+    For partitions that leave a client too few test samples to see a small difference, such as
+    :func:`class_subset`.  Clients of one class are then tested on the same samples.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> clients = official_test(pfl_lib.partition.pathological(data, clients=5), data)
+    >>> [len(rows) for rows in clients.test]
+    [71, 72, 72, 72, 72]
+    """
+    _door(partition=partition, data=data)
+    y = data.y.clone()
+    y[: data.n_train] = -1  # nobody is tested on training samples,
+    y[torch.cat(partition.train)] = -1  # not even where both parts were dealt together
+    test = [torch.isin(y, data.y[own]).nonzero().squeeze(1) for own in partition.train]
+    for i, index in enumerate(test):
+        if len(index) == 0:
+            raise ValueError(
+                f"the official test part of {data.name} has no sample of the classes of client {i}"
+            )
+    about = f"{partition.about}; tested on the official test samples of its classes"
+    return replace(partition, test=test, about=about)
+
+
+def label_noise(partition, data, client_share=0.4, label_share=0.2, seed=0):
+    """Some clients believe some wrong labels; what clients are tested on stays true.
+
+    ``client_share`` of the clients are dirty (FedAMP: two of five).  ``label_share`` of a dirty
+    client's training labels are replaced, each by one of the *other* classes, drawn uniformly.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> clients = pfl_lib.partition.iid(data, clients=5)
+    >>> clients = label_noise(clients, data, client_share=0.4, label_share=0.2)
+    >>> wrong = [(b != data.y[t]).sum().item() for b, t in zip(clients.labels, clients.train)]
+    >>> [round(w / len(t), 1) for w, t in zip(wrong, clients.train)]
+    [0.0, 0.0, 0.0, 0.2, 0.2]
+    """
+    _door(seed, partition=partition, data=data)
+    _check.between("client_share", client_share, 0, 1)
+    _check.between("label_share", label_share, 0, 1)
+    if partition.labels is not None:
+        raise ValueError("this partition has label noise already: start from the one without")
+    if len(data.classes) < 2:
+        raise ValueError(f"{data.name} has a single class: there is no other to mistake it for")
+    order = torch.randperm(partition.m, generator=keyed_generator(seed, "label_noise", "clients"))
+    dirty = set(order[: int(client_share * partition.m + 0.5)].tolist())
+    labels = []
+    for i, index in enumerate(partition.train):
+        own = data.y[index].clone()
+        if i in dirty:
+            generator = keyed_generator(seed, "label_noise", i)
+            wrong = torch.randperm(len(own), generator=generator)[
+                : int(label_share * len(own) + 0.5)
+            ]
+            step = torch.randint(1, len(data.classes), (len(wrong),), generator=generator)
+            own[wrong] = (own[wrong] + step) % len(data.classes)
+        labels.append(own)
+    return replace(
+        partition,
+        labels=tuple(labels),
+        about=f"{partition.about}; {len(dirty)} clients with {label_share:.0%} wrong labels",
+    )

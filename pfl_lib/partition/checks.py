@@ -1,0 +1,35 @@
+"""What all splits ask of their arguments, at the door."""
+
+from pfl_lib import _check
+from pfl_lib.data.dataset import Dataset
+from pfl_lib.partition.table import Partition
+
+
+def _door(seed=0, **given):
+    """Refuse what is no data set, no partition or no seed."""
+    kinds = {"data": Dataset, "partition": Partition}
+    for name, value in given.items():
+        if not isinstance(value, kinds[name]):
+            raise TypeError(f"{name} must be a {kinds[name].__name__}, got {value!r}")
+    _check.whole("seed", seed, at_least=0)
+
+
+def _client_number(data, clients):
+    clients = _check.whole("clients", clients)
+    most = min(data.n_train, data.n_test)
+    if clients > most:
+        raise ValueError(
+            f"clients must be at most {most:,}, the smaller of {data.name}'s {data.n_train:,} "
+            f"training and {data.n_test:,} test samples; got {clients:,}"
+        )
+    return clients
+
+
+def _enough(data, need, have, what):
+    short = (need > have).nonzero().squeeze(1).tolist()
+    if short:
+        c = short[0]
+        raise ValueError(
+            f"class {data.classes[c]!r} of {data.name} has {int(have[c]):,}, needed are "
+            f"{int(need[c]):,} {what}; use fewer clients"
+        )

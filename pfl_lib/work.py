@@ -1,0 +1,230 @@
+"""What clients are asked to do in a round: ``Work`` as data, ``train`` as the everyday case.
+
+``Work`` says what each client has to do: a named local step, the tensors it needs, for how long.
+A *local step* is written for one client and one batch and never knows where it runs: in a loop, on
+a stack of clients, on threads, or on another machine.
+"""
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pfl_lib import _check, _deprecated
+from pfl_lib._terms import gradient_with_terms
+
+LocalStep = Callable[[Mapping[str, Tensor], Any, Any], dict[str, Tensor]]
+STEPS: dict[str, LocalStep] = {}
+
+
+class Batch(NamedTuple):
+    """What one client sees in one step: inputs, labels, weights (0 for padding), random numbers."""
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor
+    noise: Tensor
+
+
+class Prox(NamedTuple):
+    """The penalty (strength / 2)·‖w − centre‖², one centre per client.
+
+    >>> import pfl_lib
+    >>> from pfl_lib.work import train
+    >>> fed = pfl_lib.example()
+    >>> x = fed.initial()
+    >>> free = train(fed, x, fed.everyone)
+    >>> held = train(fed, x, fed.everyone, prox=Prox(x, strength=10.0))
+    >>> bool((held - x).norm() < (free - x).norm())  # on a leash
+    True
+    """
+
+    centre: Tensor
+    strength: float | Tensor
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The defaults a federation trains with.
+
+    ``optimizer`` is "sgd" or "adam", or "exact" where local training finds the minimizer itself.
+    """
+
+    lr: float
+    optimizer: str
+    batch_size: int
+    epochs: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the clients are asked to do: data, not a closure, so that it can also be sent away.
+
+    ``rows`` holds one row per client (``rows["w"]`` is where each starts), ``shared`` what all of
+    them get, ``numbers`` plain numbers.  ``steps`` replaces ``epochs`` where a method counts
+    batches.  ``repeats`` is how often a batch is used before the next, ``group`` how many batches
+    make one step, ``share`` the part of the local data that is used, ``noise`` how many uniform
+    random numbers a step needs, ``moves`` the rows an optimizer moves (Adam remembers each).
+    ``tag`` keys the randomness, so that two phases of one round see different batches.
+    ``uploaded`` says whether the trained ``w`` is sent to the server or stays with the client.
+
+    >>> import pfl_lib
+    >>> fed = pfl_lib.example()
+    >>> work = Work(rows={"w": fed.initial()}, steps=5)
+    >>> fed.perform(work, fed.everyone)["w"].shape == fed.initial().shape
+    True
+    """
+
+    rows: Mapping[str, Tensor]
+    step: str = "descend"
+    shared: Mapping[str, Tensor] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    epochs: int | None = None
+    steps: int | None = None
+    lr: float | None = None
+    optimizer: str | None = None
+    batch_size: int | None = None
+    repeats: int = 1
+    group: int = 1
+    share: float = 1.0
+    noise: int = 0
+    moves: tuple[str, ...] = ("w",)
+    tag: str = ""
+    uploaded: bool = True
+
+    def __post_init__(self):
+        _check.one_of("step", self.step, STEPS)
+        if "w" not in self.rows:
+            raise ValueError(f'rows must hold "w", the starting models; got {sorted(self.rows)}')
+        _check.whole("repeats", self.repeats)
+        _check.whole("group", self.group)
+        _check.whole("noise", self.noise, at_least=0)
+        if not _check.between("share", self.share, 0, 1) > 0:
+            raise ValueError(f"share must lie in (0, 1], got {self.share!r}")
+        for name, least in (("epochs", 0), ("steps", 0), ("batch_size", 1)):
+            if getattr(self, name) is not None:
+                _check.whole(name, getattr(self, name), at_least=least)
+        if self.lr is not None:
+            _check.non_negative("lr", self.lr)
+        if self.optimizer is not None:
+            _check.one_of("optimizer", self.optimizer, ("sgd", "adam"))
+        if not isinstance(self.uploaded, bool):
+            raise TypeError(f"uploaded must be True or False, got {self.uploaded!r}")
+
+
+def local_step(name):
+    """Register a method's own local step under ``name`` (see ``descend`` for the form).
+
+    A name that another function has taken is refused.  The same function may come again, with the
+    same module and name, so that a notebook's cell can be run twice and a module reloaded.
+
+    >>> import pfl_lib
+    >>> @local_step("towards zero")
+    ... def towards_zero(s, batch, client):
+    ...     return {**s, "w": 0.5 * s["w"]}
+    >>> fed = pfl_lib.example()
+    >>> rows = {"w": torch.ones(fed.m, fed.d)}
+    >>> done = fed.perform(Work(rows=rows, step="towards zero", steps=2), fed.everyone)
+    >>> done["w"][0, 0]
+    tensor(0.2500)
+    """
+
+    def register(function):
+        taken = STEPS.get(name)
+        if taken is not None and _full_name(taken) != _full_name(function):
+            raise ValueError(
+                f"local step {name!r} is already registered by {_full_name(taken)}; "
+                f"choose another name for {_full_name(function)}"
+            )
+        STEPS[name] = function
+        return function
+
+    return register
+
+
+def _full_name(function):
+    return f"{function.__module__}.{function.__qualname__}"
+
+
+@local_step("descend")
+def descend(s, batch, client):
+    """One step on the loss, plus whichever of penalty, correction and mask the work came with.
+
+    Where the work has rows "steps", they count.
+    """
+    moved = client.move(s, gradient_with_terms(client.grad(s["w"], batch), s))
+    return moved | {"steps": s["steps"] + 1} if "steps" in s else moved
+
+
+def train(
+    fed,
+    start: Tensor,
+    who: Tensor,
+    *,
+    prox: Prox | None = None,
+    correction: Tensor | None = None,
+    mask: Tensor | None = None,
+    **options,
+) -> Tensor:
+    """Ordinary local training of the clients ``who`` from the rows of ``start``; the trained rows.
+
+    Optional: a proximal term, a vector added to every gradient, a mask of the coordinates that may
+    move, and what ``Work`` takes (``epochs``, ``steps``, ``lr``, ``optimizer``, ``batch_size``,
+    ``repeats``, ``tag``, ``uploaded``).
+
+    >>> import pfl_lib
+    >>> fed = pfl_lib.example()
+    >>> trained = pfl_lib.train(fed, fed.initial(), fed.everyone, epochs=2)
+    >>> before, after = fed.evaluate(fed.initial()), fed.evaluate(trained)
+    >>> bool(after[0].mean() > before[0].mean())
+    True
+    """
+    rows, shared = {"w": start}, {}
+    if prox is not None:
+        strength = torch.as_tensor(prox.strength, dtype=fed.dtype, device=fed.device)
+        rows |= {"centre": prox.centre, "strength": strength.expand(len(start))}
+        _warn_of_overshooting(fed, prox.strength, options)
+    if correction is not None:
+        rows["correction"] = correction
+    if mask is not None:
+        shared["mask"] = _checked_mask(fed, mask)
+    return fed.perform(Work(rows=rows, shared=shared, **options), who)["w"]
+
+
+class DeprecatedTrain:
+    """``fed.train(...)``, as it was called before ``train`` became a function of a federation."""
+
+    def train(self, start: Tensor, who: Tensor, **options) -> Tensor:
+        """Deprecated: ``pfl_lib.train(fed, start, who, ...)``."""
+        _deprecated.warn("fed.train(...)", "pfl_lib.train(fed, ...)")
+        return train(self, start, who, **options)
+
+
+def _checked_mask(fed, mask):
+    mask = _check.numbers("mask", mask)
+    if mask.shape != (fed.d,):
+        raise ValueError(
+            f"mask must have shape ({fed.d},), the same coordinates for all clients; "
+            f"got {tuple(mask.shape)}"
+        )
+    return mask.to(fed.device, fed.dtype)
+
+
+def _warn_of_overshooting(fed, strength, options):
+    """A pull of s is one more slope of size s·(w − centre): SGD overshoots when lr·s > 2."""
+    if isinstance(strength, Tensor) and strength.device.type != "cpu":
+        return  # to look would make a GPU wait
+    if (options.get("optimizer") or fed.settings.optimizer) != "sgd":
+        return
+    lr = options.get("lr") or fed.settings.lr
+    strongest = float(torch.as_tensor(strength).max())
+    if lr * strongest > 2:
+        warnings.warn(
+            f"the proximal term of strength {strongest:g} (1/β) makes SGD with lr = {lr:g} "
+            f"overshoot farther with every step; lr <= {1 / strongest:.2g} is safe",
+            stacklevel=3,
+        )
