@@ -1,0 +1,26 @@
+"""Experiments: several methods on the same federations, measured, kept and shown.
+
+``measure`` runs every method of every case with every seed, resumes what was interrupted, and
+gives ``Results``: everything needed to judge the numbers, as one JSON file.  ``stored`` reads the
+committed ones.
+"""
+
+from pfl_lib._show import table
+from pfl_lib.book.experiments.measuring import Case, measure, pick
+from pfl_lib.book.experiments.pages import opening
+from pfl_lib.book.experiments.results import Results, home, result_files, stored
+from pfl_lib.book.experiments.taste import round_work, taste
+
+__all__ = [
+    "Case",
+    "Results",
+    "home",
+    "measure",
+    "opening",
+    "pick",
+    "result_files",
+    "round_work",
+    "stored",
+    "table",
+    "taste",
+]

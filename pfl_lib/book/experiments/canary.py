@@ -1,0 +1,142 @@
+"""Does the library still compute what a stored result was measured with?  A canary tells.
+
+A result file keeps, for each method with its hyper-parameters, what three tiny rounds on a fixed
+federation gave when the result was measured.  When they come out differently today, the result is
+stale.  Behavior decides: code may be renamed, moved and rewritten as long as its numbers stay.
+"""
+
+import functools
+import json
+import warnings
+
+import torch
+
+from pfl_lib import data as datasets
+from pfl_lib import models, partition
+from pfl_lib.book.experiments.methods import EXTRA
+from pfl_lib.local import LocalFederation
+from pfl_lib.methods import algorithm, with_ala
+from pfl_lib.run import run
+
+ROUNDS = 3  # so that a client who is two rounds late arrives
+DECIDES = ("algorithm", "hyper", "optimizer", "participation")  # what a canary depends on
+TOLERANCE = 1e-9  # relative: other machines add up in another order
+
+
+def build(name, hyper):
+    """The method of a stored run, from its name and hyper-parameters as plain data.
+
+    >>> build("fedprox", {"mu": 0.1})
+    FedProx(mu=0.1)
+    >>> build("ditto+ala", {"ala_layers": 1, "base": {"name": "ditto", "lam": 0.5}}).label
+    'Ditto+ALA'
+    """
+    hyper = {key: tuple(v) if isinstance(v, list) else v for key, v in hyper.items()}
+    if name.endswith("+ala"):
+        base = dict(hyper.pop("base"))
+        return with_ala(build(base.pop("name"), base), **hyper)
+    return EXTRA[name](**hyper) if name in EXTRA else algorithm(name, **hyper)
+
+
+def of_run(settings):
+    """What a run's canary depends on, from the settings a result file stores.
+
+    >>> of_run({"algorithm": "fedprox", "fedprox.mu": 0.1, "optimizer": "sgd", "participation": 1})
+    {'algorithm': 'fedprox', 'hyper': {'mu': 0.1}, 'optimizer': 'sgd', 'participation': 1.0}
+    """
+    name = settings["algorithm"]
+    return {
+        "algorithm": name,
+        "hyper": {
+            key.removeprefix(f"{name}."): value
+            for key, value in settings.items()
+            if key.startswith(f"{name}.")
+        },
+        "optimizer": settings["optimizer"],
+        "participation": 1.0 if settings["participation"] == 1 else 0.5,
+    }
+
+
+def canary(setting, method=None):
+    """Three small rounds with this ``setting`` (see ``of_run``): accuracy by round and client,
+    and the mean test loss by round.  Computed once per session.
+
+    >>> sorted(canary(of_run({"algorithm": "fedavg", "optimizer": "sgd", "participation": 1})))
+    ['accuracy', 'loss']
+    """
+    key = json.dumps(setting, sort_keys=True)
+    if key not in _known:
+        _known[key] = _numbers(setting, method or build(setting["algorithm"], setting["hyper"]))
+    return _known[key]
+
+
+_known: dict = {}
+
+
+def forget():
+    """Forget the session's canaries: for whoever changes a method in a running session.
+
+    >>> forget()
+    """
+    _known.clear()
+
+
+def sings(entry):
+    """Whether a stored canary still comes out.
+
+    >>> setting = of_run({"algorithm": "fedavg", "optimizer": "sgd", "participation": 1})
+    >>> sings(setting | canary(setting)), sings(setting | {"accuracy": [], "loss": [9.9]})
+    (True, False)
+    """
+    setting = {key: entry[key] for key in DECIDES}
+    try:
+        now = canary(setting)
+    except (ValueError, TypeError):  # the method, or one of its hyper-parameters, is gone
+        return False
+    return all(_close(entry.get(what), now.get(what)) for what in ("accuracy", "loss", "stopped"))
+
+
+def _close(a, b):
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_close, a, b))
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        return abs(a - b) <= TOLERANCE * max(1, abs(a), abs(b))
+    return a == b
+
+
+def _numbers(setting, method):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # advice on hyper-parameters was given by the run itself
+        try:
+            history = run(
+                method,
+                _federation(setting["optimizer"]),
+                ROUNDS,
+                participation=setting["participation"],
+                progress=False,
+            )
+        except FloatingPointError:  # a step too long for these clients
+            return {"stopped": True}
+    return {
+        "accuracy": [[round(a, 6) for a in row] for row in history.accuracy],
+        "loss": [float(f"{sum(row) / len(row):.12g}") for row in history.loss],
+    }
+
+
+@functools.cache
+def _federation(optimizer):
+    """Ten clients, as many as stored lists of delays have, with a few 8×8 digits of three classes
+    each.  Their rows are written out here: how partitions are drawn has a checksum of its own."""
+    data = datasets.load("digits")
+    of_class = [torch.nonzero(data.y == c).flatten() for c in range(10)]
+    train, test = [], []
+    for i in range(10):
+        mine = torch.cat([of_class[(i + k) % 10][30 * k : 30 * (k + 1)] for k in range(3)])
+        test.append(mine[::9])
+        train.append(mine[1::3][: 10 + i])
+    return LocalFederation(
+        data, partition.Partition("canary", train, test),
+        models.build("mlp", data, seed=0, hidden=(24, 16, 16)), optimizer=optimizer,
+        lr=0.3 if optimizer == "sgd" else 0.01, batch_size=8, engine="stacked", device="cpu",
+        dtype=torch.float64,
+    )  # fmt: skip

@@ -1,0 +1,267 @@
+"""Run every method on every case with every seed; go on where an interrupted run stopped."""
+
+import hashlib
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pfl_lib import _check, checkpoints
+from pfl_lib._version import __version__
+from pfl_lib.book.experiments.canary import canary, of_run
+from pfl_lib.book.experiments.results import Results, home, stored
+from pfl_lib.history import History
+from pfl_lib.run import run
+
+SMALL = 200_000  # numbers: larger tensors of a finished run's state (the models) are let go
+
+
+@dataclass(frozen=True)
+class Case:
+    """One column of a table: where the methods are tried, and what the paper prints for them.
+
+    ``federation`` makes a federation from a seed, ``methods`` maps labels to algorithms, ``paper``
+    maps labels to the paper's numbers in %, ``how`` goes to ``run``.  A method that needs no run
+    of its own is in ``inside``: {"FedAvg": ("FedAvg-FT", "global")} says that FedAvg is what
+    FedAvg-FT's history holds under ``also["global"]``.
+
+    >>> import pfl_lib
+    >>> method = pfl_lib.algorithm("fedavg")
+    >>> case = Case(lambda seed: pfl_lib.example(seed=seed), {"FedAvg": method}, rounds=2)
+    >>> case.rounds, list(case.methods)
+    (2, ['FedAvg'])
+    """
+
+    federation: Callable
+    methods: Mapping
+    rounds: int
+    paper: Mapping = field(default_factory=dict)
+    how: Mapping = field(default_factory=dict)
+    inside: Mapping = field(default_factory=dict)
+
+
+def pick(scale, scales):
+    """The settings of ``scale``; an unknown one is refused by name.
+
+    >>> pick("smoke", {"smoke": {"rounds": 2}, "laptop": {"rounds": 20}})
+    {'rounds': 2}
+    """
+    return scales[_check.one_of("SCALE", scale, scales)]
+
+
+def measure(
+    name, scale, cases, *, seeds=(0,), about="", source="", judged="best", extra=None,
+    keep_models=False, folder=True, progress=True, only=None,
+):  # fmt: skip
+    """Run every method of every case with every seed: ``Results`` and the histories.
+
+    ``cases`` maps labels to ``Case``s (or is a single one).  Histories are keyed by (case, method,
+    seed); their states keep only small tensors (weights, not models).  ``judged`` says which of
+    our numbers stands beside the paper's: its "best" round or its "last".  ``extra(history, fed)``
+    may return more numbers to keep for a run.
+
+    Every run writes checkpoints under ``folder`` (a path, True for the book's own folder, None
+    for no checkpoints), so calling again goes on where it stopped; ``keep_models`` keeps them
+    when the run is over, so that it can be made longer later.  A run with other settings, or of a
+    method that computes something else by now, has a folder of another name: nothing of the old
+    one is taken for the new.  ``only`` names the methods to run now; of the others, what has been
+    finished before is taken, from the checkpoints or from the stored result.
+
+    >>> import pfl_lib
+    >>> two = {"Separate": pfl_lib.algorithm("separate"), "FedAvg": pfl_lib.algorithm("fedavg")}
+    >>> case = Case(lambda seed: pfl_lib.example(seed=seed), two, rounds=2)
+    >>> results, histories = measure("mine", "smoke", case, folder=None, progress=False)
+    >>> results.methods, sorted(histories)
+    (['Separate', 'FedAvg'], [('', 'FedAvg', 0), ('', 'Separate', 0)])
+    """
+    cases = {"": cases} if isinstance(cases, Case) else cases
+    if not isinstance(cases, Mapping) or not all(isinstance(c, Case) for c in cases.values()):
+        raise TypeError(f"cases must be a Case, or labels and Cases, got {cases!r}")
+    where = home() / "checkpoints" if folder is True else folder
+    where = Path(where) / name / scale if where else None
+    runs, histories, canaries, began = [], {}, {}, time.time()
+    todo = [(c, s, m) for c in cases for s in seeds for m in cases[c].methods]
+    if not todo:
+        raise ValueError("there is nothing to run: seeds, cases and methods must not be empty")
+    known = {m for _, _, m in todo}
+    for wanted in only or ():
+        _check.one_of("only", wanted, known)
+    before = stored(name).get(scale) if only is not None else None
+    fed_of: tuple[Any, Any] = (None, None)
+    for number, (label, seed, method_label) in enumerate(todo):
+        case = cases[label]
+        if fed_of[0] != (label, seed):
+            fed_of = ((label, seed), case.federation(seed))
+        fed, method = fed_of[1], case.methods[method_label]
+        setting = _setting(method, fed, case)
+        sung = canary(setting, method)
+        canaries[_digest(setting)] = setting | sung
+        place = None
+        if where:
+            decides = [method.settings(), fed.describe(), dict(case.how), _coarse(sung)]
+            place = where / _file_name(f"{label}-{method_label}-{seed}-{_digest(decides)}")
+        found = _finished(place, case)
+        if found is None and only is not None and method_label not in only:
+            readers = [r for r, (inside, _) in case.inside.items() if inside == method_label]
+            runs += _from_result(before, [*readers, method_label], label, seed, method, fed, case)
+            continue
+        if where:
+            _tell(where, number, len(todo), f"{label} {method_label}, seed {seed}", place, case)
+        history, more = found or _one(method, fed, case, place, extra, keep_models, progress)
+        here = {method_label: (history, more)}
+        for reader, (run_label, part) in case.inside.items():
+            if run_label == method_label:
+                here = {reader: (_part_of(history, part, run_label), {})} | here
+        for shown, (kept, numbers) in here.items():
+            histories[label, shown, seed] = kept
+            runs.append(_run_record(label, shown, seed, kept, numbers))
+    measured = {_digest(of_run(run["settings"])) for run in runs}
+    record = {
+        "experiment": name,
+        "scale": scale,
+        "about": about,
+        "source": source,
+        "judged": judged,
+        "command": f"make experiment NAME={name} SCALE={scale}",
+        "seeds": list(seeds),
+        "date": date.today().isoformat(),
+        "minutes": round((time.time() - began) / 60, 2),
+        "library": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": f"{processor()}, {os.cpu_count()} cores",
+        "device": str(fed.device),
+        "cases": [
+            {"case": label, "rounds": case.rounds, "paper": dict(case.paper)}
+            for label, case in cases.items()
+        ],
+        "runs": runs,
+        "more": {},
+        "canary": [entry for key, entry in canaries.items() if key in measured],
+    }
+    return Results(record), histories
+
+
+def _finished(place, case):
+    """What was kept of a finished run, the history and the extra numbers, or None."""
+    found = checkpoints.newest(place / f"done-{case.rounds}", {}, "cpu") if place else None
+    if found:
+        record, tensors = found
+        return History(**record["history"], state=tensors), record["extra"]
+    return None
+
+
+def _from_result(before, labels, case_label, seed, method, fed, case):
+    """The records of a run in the stored result, if they are of these settings and not stale."""
+    if before is None or {*labels} & {*before.stale()}:
+        return []
+    ours = {f"{method.name}.{key}": value for key, value in method.settings().items()}
+    ours = json.loads(json.dumps(fed.describe() | ours | {"algorithm": method.name}))
+    return [
+        run
+        for label in labels
+        for run in before.of(label, case_label)
+        if run["seed"] == seed
+        and run["rounds"][-1] == case.rounds
+        and all(run["settings"].get(key) == value for key, value in ours.items())
+    ]
+
+
+def _setting(method, fed, case):
+    """What the canary of this run depends on, as the run's own settings will say it."""
+    settings = {f"{method.name}.{key}": value for key, value in method.settings().items()}
+    settings |= {"algorithm": method.name, "optimizer": fed.describe()["optimizer"]}
+    settings["participation"] = case.how.get("participation", 1.0)
+    return json.loads(json.dumps(of_run(settings)))
+
+
+def _coarse(sung):
+    """A canary without its last digits, which may differ from machine to machine."""
+    return sung | {"loss": [f"{value:.6g}" for value in sung.get("loss", ())]}
+
+
+def _part_of(history, part, label):
+    """The history of the other models that a method has on its way, as a method of their own."""
+    settings = history.settings | {"read from": f"{label}, {part}"}
+    tested = f"the {part} model of {label}"
+    # whose loss was measured is the other model
+    return replace(
+        history, tested=tested, accuracy=history.also[part], loss=[], also={}, settings=settings
+    )
+
+
+def _one(method, fed, case, place, extra, keep_models, progress):
+    """One run: the history and the extra numbers."""
+    history = run(
+        method, fed, case.rounds, checkpoint=place, progress=progress, **case.how
+    )  # fmt: skip
+    more = dict(extra(history, fed)) if extra else {}
+    small = {n: t.cpu() for n, t in history.state.items() if t.numel() <= SMALL}
+    history.state = type(history.state)(**small)
+    if place:
+        kept = {"history": history.record(), "extra": more, "settings": {}}
+        checkpoints.save(place / f"done-{case.rounds}", case.rounds, small, kept)
+        if not keep_models:
+            for path in place.glob("round-*"):
+                path.unlink()
+    return history, more
+
+
+def _run_record(case, method, seed, history, more):
+    return {
+        "case": case,
+        "method": method,
+        "seed": seed,
+        "last": history.last,
+        "best": history.best,
+        "best round": history.best_round,
+        "worst 10 %": history.worst(),
+        "seconds": round(history.seconds[-1], 2),
+        "sent": history.sent[-1],
+        "tested": history.tested,
+        "clients": [round(a, 5) for a in history.accuracy[-1]],
+        "rounds": history.rounds,
+        "mean by round": [round(a, 5) for a in history.mean],
+        "also": {n: [round(statistics.fmean(r), 5) for r in v] for n, v in history.also.items()},
+        "extra": more,
+        "settings": history.settings,
+    }
+
+
+def _tell(where, number, total, now, place, case):
+    """Say how far the experiment is, for whoever watches from outside."""
+    where.mkdir(parents=True, exist_ok=True)
+    side = where / "progress.part"
+    words = {"run": number, "runs": total, "now": now, "folder": place.name, "rounds": case.rounds}
+    side.write_text(json.dumps(words))
+    os.replace(side, where / "progress.json")
+
+
+def _file_name(text):
+    """A name every file system takes."""
+    return "".join(c if c.isalnum() or c in "-_.=" else "_" for c in text)
+
+
+def _digest(plain):
+    """A short name for plain data."""
+    text = json.dumps(plain, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def processor():
+    """The processor's name where the system tells it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.machine()

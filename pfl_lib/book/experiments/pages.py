@@ -1,0 +1,60 @@
+"""How the page of an experiment opens: with what was measured, and what it takes to measure it."""
+
+from pfl_lib import _check
+from pfl_lib._show import Shown
+from pfl_lib.book.experiments.results import SCALES, Results, stored
+
+HEAD = ("scale", "took", "rounds", "seeds", "measured", "on")
+NOT_YET = ("not run yet", "", "", "", "")
+SMOKE = ("the run at the end of this page", "", "", "", "")
+
+
+def opening(experiment, show=Results.grid):
+    """Show the stored runs of an experiment and how long they took; gives them by scale.
+
+    ``show`` is called with the results of every stored scale; what it returns is displayed.
+
+    >>> list(opening("fedacs_p", show=lambda kept: None))  # doctest: +ELLIPSIS
+    scale   took ...
+    ['laptop']
+    """
+    from IPython.display import display
+
+    _check.one_of("experiment", experiment, {name for name, _ in stored()})
+    found = stored(experiment)
+    display(durations(found))
+    for kept in found.values():
+        shown = show(kept)
+        if shown is not None:
+            display(shown)
+    return found
+
+
+def durations(found):
+    """What each scale takes, one row per scale; those that nobody has run yet are named, too."""
+    rows = []
+    for scale in SCALES:
+        told = NOT_YET if scale != "smoke" else SMOKE
+        if scale in found:
+            record = found[scale].record
+            rounds = sorted({case["rounds"] for case in record["cases"]})
+            told = (
+                in_words(found[scale].minutes),
+                " or ".join(map(str, rounds)),
+                str(len(record["seeds"])),
+                record["date"],
+                record["machine"],
+            )
+        rows.append((scale, *told))
+    return Shown(HEAD, rows)
+
+
+def in_words(minutes):
+    """A span of time as one would say it.
+
+    >>> in_words(0.2), in_words(34.4), in_words(245)
+    ('12 seconds', '34 minutes', '4.1 hours')
+    """
+    if minutes < 1.5:
+        return f"{max(1, round(60 * minutes))} seconds"
+    return f"{minutes:.0f} minutes" if minutes < 90 else f"{minutes / 60:.1f} hours"

@@ -1,0 +1,230 @@
+"""What an experiment measured: kept as JSON, shown beside the paper's numbers."""
+
+import json
+import os
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+from pfl_lib._show import Shown
+from pfl_lib.book.experiments.canary import DECIDES, of_run, sings
+
+SCALES = ("smoke", "laptop", "paper")
+HEAD = ("method", "last round", "best round", "worst 10 %", "seconds", "sent", "paper", "ours − it")
+
+
+@dataclass(frozen=True)
+class Results:
+    """An experiment's record as plain data: see ``measure`` and results/schema.json.
+
+    >>> run = {"method": "FedAvg", "case": "", "seed": 0, "last": 0.9, "best": 0.91}
+    >>> mine = Results({"cases": [], "runs": [run, {**run, "seed": 1, "last": 0.8}]})
+    >>> round(mine.mean("FedAvg"), 2), mine.methods, mine.methods_in("another case")
+    (0.85, ['FedAvg'], [])
+    """
+
+    record: dict
+
+    def of(self, method, case=None):
+        """The runs of a method (in one case, or in all), one record a seed."""
+        runs = self.record["runs"]
+        return [r for r in runs if r["method"] == method and case in (None, r["case"])]
+
+    @property
+    def cases(self):
+        return [case["case"] for case in self.record["cases"]]
+
+    @property
+    def methods(self):
+        return list(dict.fromkeys(r["method"] for r in self.record["runs"]))
+
+    @property
+    def minutes(self):
+        """How long all of it took; what was resumed from checkpoints took its time before."""
+        own = [r for r in self.record["runs"] if "read from" not in r["settings"]]
+        trained = sum(run["seconds"] for run in own) / 60
+        return max(self.record["minutes"], trained)
+
+    def methods_in(self, case):
+        """Those that were run in this case: at paper scale not all may be yet."""
+        return [method for method in self.methods if self.of(method, case)]
+
+    def values(self, method, what="last", case=None):
+        """One number a seed: ``last``, ``best``, ``worst 10 %``, ``seconds``, or of ``extra``."""
+        return [r[what] if what in r else r["extra"][what] for r in self.of(method, case)]
+
+    def mean(self, method, what="last", case=None):
+        """Mean over the seeds."""
+        return statistics.fmean(self.values(method, what, case))
+
+    def spread(self, method, what="last", case=None):
+        """Standard deviation over the seeds (0 with one seed)."""
+        values = self.values(method, what, case)
+        return statistics.stdev(values) if len(values) > 1 else 0.0
+
+    def paper(self, method, case=None):
+        """What the paper prints for a method, in %, or None."""
+        for entry in self.record["cases"]:
+            if case in (None, entry["case"]) and method in entry["paper"]:
+                return entry["paper"][method]
+        return None
+
+    def difference(self, method, case=None):
+        """Ours less the paper's, in points, or None where the paper prints nothing."""
+        theirs = self.paper(method, case)
+        if theirs is None or not self.of(method, case):
+            return None
+        return 100 * self.mean(method, self.record["judged"], case) - theirs
+
+    def table(self, case=None, bold=None):
+        """One case, a row a method, beside the paper's numbers."""
+        case = self.cases[0] if case is None else case
+        rows = []
+        for method in self.methods_in(case):
+            theirs, difference = self.paper(method, case), self.difference(method, case)
+            rows.append(
+                (
+                    method,
+                    *(self.percent(method, what, case) for what in HEAD_OF.values()),
+                    f"{self.mean(method, 'seconds', case):.1f}",
+                    f"{self.of(method, case)[0]['sent'] / 1e6:.1f} M",
+                    "" if theirs is None else f"{theirs:.2f}",
+                    "" if difference is None else f"{difference:+.1f}",
+                )
+            )
+        return Shown(HEAD, rows, bold, self.caption(case))
+
+    def grid(self, what=None, cases=None, bold=None):
+        """Methods down, cases across (or the other way round where there are many cases); the
+        paper's number in brackets where it prints one."""
+        what, cases = what or self.record["judged"], cases or self.cases
+
+        def cell(method, case):
+            ours = self.percent(method, what, case) if self.of(method, case) else ""
+            theirs = self.paper(method, case)
+            return ours + (f" [{theirs:.1f}]" if ours and theirs is not None else "")
+
+        names = [case or "accuracy" for case in cases]
+        if len(cases) > max(6, len(self.methods)):
+            head = ("case", *self.methods)
+            rows = [(n, *(cell(m, c) for m in self.methods)) for n, c in zip(names, cases)]
+        else:
+            head = ("method", *names)
+            rows = [(m, *(cell(m, c) for c in cases)) for m in self.methods]
+        printed = any(entry["paper"] for entry in self.record["cases"])
+        note = f"{what} round, in %{BRACKETS * printed}. {self.caption()}"
+        return Shown(head, rows, bold, note)
+
+    def percent(self, method, what="last", case=None, digits=2):
+        """Mean ± standard deviation over the seeds, in %."""
+        mean = 100 * self.mean(method, what, case)
+        if len(self.of(method, case)) == 1:
+            return f"{mean:.{digits}f}"
+        return f"{mean:.{digits}f} ± {100 * self.spread(method, what, case):.{digits}f}"
+
+    def caption(self, case=None):
+        """Where and how it was measured, in one sentence, with a warning when it is stale."""
+        r = self.record
+        lengths = sorted({c["rounds"] for c in r["cases"] if case in (None, c["case"])})
+        rounds = " or ".join(map(str, lengths))
+        seeds = f"{len(r['seeds'])} seed{'s' * (len(r['seeds']) > 1)}"
+        text = f"Scale {r['scale']}, {rounds} rounds, {seeds}, {r['date']}, {r['machine']}."
+        stale = self.stale()
+        if stale:
+            text += f" STALE: computed differently by now: {', '.join(stale[:4])}"
+            text += f" and {len(stale) - 4} more." if len(stale) > 4 else "."
+        return text
+
+    def stale(self):
+        """The methods of which the library computes something else by now than when they were
+        measured: their canary (see ``canary``) no longer comes out."""
+        wrong = [
+            {key: entry[key] for key in DECIDES}
+            for entry in self.record["canary"]
+            if not sings(entry)
+        ]
+        found = [
+            r["method"] for r in self.record["runs"] if wrong and of_run(r["settings"]) in wrong
+        ]
+        return list(dict.fromkeys(found))
+
+    def save(self, path=None):
+        """Write to the side, then rename: a half-written result never stands.
+
+        Without a path: ``results/<experiment>/<scale>.json`` of the book's folder.
+        """
+        default = home() / "results" / self.record["experiment"] / f"{self.record['scale']}.json"
+        path = Path(path or default)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        side = path.with_suffix(".part")
+        side.write_text(compact(self.record) + "\n")
+        os.replace(side, path)
+        return path
+
+    @classmethod
+    def load(cls, path):
+        """Read what ``save`` wrote."""
+        return cls(json.loads(Path(path).read_text()))
+
+
+BRACKETS = "; the paper's number in brackets"
+HEAD_OF = {"last round": "last", "best round": "best", "worst 10 %": "worst 10 %"}
+
+
+def stored(experiment=None):
+    """The committed results, {(experiment, scale): Results}; those of one experiment by scale.
+
+    >>> all(isinstance(found, Results) for found in stored().values())
+    True
+    """
+    found = {}
+    for path in result_files(f"{experiment or '*'}/*.json"):
+        if path.stem in SCALES:
+            key = path.stem if experiment else (path.parent.name, path.stem)
+            found[key] = Results.load(path)
+    return found
+
+
+def result_files(pattern="*/*.json"):
+    """The result files that match, in order: those that came with the library, and, in place of
+    these, those of the folder one works in.
+
+    >>> [path.name for path in result_files("benchmarks/*.json")]
+    ['engine.json']
+    """
+    library = Path(__file__).resolve().parents[2]
+    came = library / "book" / "results"  # as it was installed
+    if not came.is_dir():
+        came = library.parent / "results"  # in a copy of the repository
+    found = {
+        path.relative_to(folder): path
+        for folder in (came, home() / "results")
+        for path in folder.glob(pattern)
+    }
+    return [found[name] for name in sorted(found)]
+
+
+def home():
+    """The book's folder, when the notebook runs inside it; else the current folder.
+
+    >>> home().is_dir()
+    True
+    """
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "_toc.yml").exists():
+            return folder
+    return here
+
+
+def compact(record):
+    """JSON with one line for each plain list or small table: short to read, small to keep."""
+    text = []
+    for key, value in record.items():
+        if key in ("runs", "canary"):
+            lines = ",\n  ".join(json.dumps(line, ensure_ascii=False) for line in value)
+            body = f"[\n  {lines}\n ]"
+        else:
+            body = json.dumps(value, ensure_ascii=False)
+        text.append(f" {json.dumps(key)}: {body}")
+    return "{\n" + ",\n".join(text) + "\n}"

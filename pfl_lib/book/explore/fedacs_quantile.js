@@ -1,0 +1,115 @@
+// FedACS: keep the cosines above the p-quantile of all of them, and share by cosine.
+
+export default explorer({
+  title: "FedACS: a quantile decides who is heard",
+  hint: "Drag a client and watch its row. The dashed line δ cuts all m² cosines at once, the diagonal of ones included.",
+  lines: [3, 7],
+  controls: [
+    slider("p", { label: "p, quantile level", min: 0, max: 1, step: 0.01 }),
+    choice("negatives", {
+      label: "Negative cosines",
+      options: { drop: "dropped", keep: "kept, as printed" },
+    }),
+  ],
+  pictures: {
+    plane: {
+      title: "Clients, links that are kept, cloud models ◆",
+      x: [-2, 2],
+      y: [-2, 2],
+      height: 336,
+      margin: [6, 8, 24, 26],
+    },
+    sorted: {
+      title: "All cosines, sorted; δ cuts at p",
+      height: 336,
+      margin: [10, 10, 36, 44],
+      x: [0, 1],
+      y: [-1, 1],
+    },
+    cosines: { title: "Cosines s; dots are dropped", height: 280 },
+    weights: { title: "Weights: kept cosines, each row summing to 1", height: 280 },
+  },
+
+  compute(s) {
+    const S = cosineSimilarities(s.points),
+      delta = fedacsThreshold(S, s.p),
+      weights = fedacsSelect(S, delta, s.negatives);
+    return {
+      S,
+      delta,
+      weights,
+      u: mix(weights, s.points),
+      heard: weights.map((row, i) => row.filter((v, j) => j !== i && v !== 0).length),
+    };
+  },
+
+  draw({ plane, sorted, cosines, weights: last }, s, { S, delta, weights, u }) {
+    const names = s.points.map((_, i) => named(s, i)),
+      entries = S.flat().sort((a, b) => a - b),
+      bad = (i) => weights[i].some((v) => v < -1e-12);
+    plane.axes({ xticks: ticks(-2, 2, 4), yticks: ticks(-2, 2, 4) });
+    s.points.forEach((w, i) => plane.line([0, 0], w, { class: "pfl-ray", stroke: groupColour(s, i) }));
+    drawLinks(plane, s, weights);
+    drawClients(plane, s, u, bad);
+    plane.label = `${names.length} clients; ${weights.flat().filter((v) => v !== 0).length - names.length} links are kept`;
+
+    sorted.axes({
+      xlabel: "share of the entries",
+      ylabel: "cosine",
+      xticks: [0, 0.2, 0.4, 0.6, 0.8, 1],
+      yticks: [-1, -0.5, 0, 0.5, 1],
+    });
+    sorted.line([0, delta], [1, delta], { class: "pfl-guide pfl-stop" });
+    sorted.line([s.p, -1], [s.p, 1], { class: "pfl-guide" });
+    entries.forEach((v, k) =>
+      sorted.circle([k / (entries.length - 1), v], 3.2, {
+        fill: v > delta ? sorted.theme.heat : blend(sorted.theme.paper, sorted.theme.ink, 0.35),
+      }),
+    );
+    sorted.text(sorted.x(0) + 6, sorted.y(delta) + (delta > 0.8 ? 16 : -6), `δ = ${number(delta)}`, {});
+    sorted.label = `threshold ${number(delta)} at p ${number(s.p)}`;
+
+    const gone = (i, j) => weights[i][j] === 0;
+    cosines.heat(S, { rows: names, off: gone, chosen: s.chosen });
+    cosines.label = "cosines of all pairs";
+    last.heat(weights, { rows: names, off: gone, alarm: (i, j) => weights[i][j] < -1e-12, chosen: s.chosen });
+    last.label = "weights of FedACS";
+  },
+
+  say(s, { S, delta, weights, heard }) {
+    const i = clamp(s.chosen, 0, S.length - 1),
+      lonely = heard.filter((n) => n === 0).length,
+      selfOnly = delta >= 1;
+    const who = range(S.length).filter((j) => j !== i && weights[i][j] !== 0),
+      own = weights[i][i];
+    const mine = who.length
+      ? `Client ${named(s, i)} hears ${listed(who.map((j) => named(s, j)))} and keeps ${number(own, 2)} of itself.`
+      : `Client ${named(s, i)} hears nobody: u = w.`;
+    const negative = weights.flat().some((v) => v < -1e-12);
+    const guard = selfOnly
+      ? " δ is 1: the printed strict test would lose even the client itself, so the own entry is always kept."
+      : "";
+    return {
+      alarm: negative ? "Some weights are negative: not a convex combination." : "",
+      text: `δ = ${number(delta)}. ${mine} ${lonely ? `${lonely} of ${S.length} clients hear nobody.` : "Every client hears someone."}${guard}`,
+    };
+  },
+
+  tries: [
+    {
+      name: "Half",
+      set: (s) => ({ ...s, p: 0.5, negatives: "drop" }),
+      why: "p = 0.5 keeps the upper half of all cosines. The m ones on the diagonal belong to that half and take the place of others.",
+    },
+    {
+      name: "Too strict",
+      set: (s) => ({ ...s, p: 0.9, negatives: "drop" }),
+      why: "From p = m/(m + 1) on the quantile is 1: nobody but oneself is left, and FedACS is training alone.",
+    },
+    {
+      name: "Negative weights",
+      set: (s) => ({ ...s, p: 0, negatives: "keep" }),
+      why: "As printed, opposite clients get negative weights: their models are subtracted, and u may leave the picture.",
+    },
+  ],
+});

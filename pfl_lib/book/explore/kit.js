@@ -1,0 +1,196 @@
+// The kit, part 4: the explorer itself. The four parts are put before an explorer's own text, live
+// and static alike, so that its file holds its formula and its picture, and nothing else.
+
+// title, controls, pictures: what there is to see; compute(state): the formula; draw(pictures,
+// state, result): the picture; say(state, result): the same in words, with the alarm in front;
+// tries: settings worth trying; hint: what a reader may do first; move(state, key, index, point): what a dragged point changes.
+function explorer({
+  title,
+  controls,
+  pictures,
+  compute,
+  draw,
+  say,
+  tries = [],
+  hint = "",
+  lines = [2, 4],
+  move,
+  report = (r) => r,
+}) {
+  function render({ model, el }) {
+    const keys = model.get("_settings"),
+      page = { id: Math.random().toString(36).slice(2, 8), el };
+    const state = (page.state = () => Object.fromEntries(keys.map((k) => [k, model.get(k)])));
+    const first = state();
+    page.change = (values) => {
+      const fresh = Object.entries(values).filter(
+        ([k, v]) => keys.includes(k) && JSON.stringify(v) !== JSON.stringify(model.get(k)),
+      );
+      if (!fresh.length) return;
+      for (const [k, v] of fresh) model.set(k, v);
+      model.save_changes();
+      later();
+    };
+
+    const shown = Object.fromEntries(Object.entries(pictures).map(([k, o]) => [k, new Picture(k, o)]));
+    const knobs = controls.map((make) => make(page));
+    const words = element("p", { class: "pfl-say", "aria-hidden": "true" });
+    const aloud = element("p", { class: "pfl-aloud", role: "status", "aria-live": "polite" });
+    const why = element("p", { class: "pfl-why" }, hint);
+    const reset = element("button", { type: "button", class: "pfl-reset" }, "Reset");
+    reset.addEventListener("click", () => {
+      why.textContent = hint;
+      page.change(structuredClone(first));
+    });
+    const attempts = tries.map((attempt) => {
+      const button = element("button", { type: "button", "data-try": attempt.name }, attempt.name);
+      button.addEventListener("click", () => {
+        why.textContent = attempt.why;
+        page.change(typeof attempt.set === "function" ? attempt.set(structuredClone(first)) : attempt.set);
+      });
+      return button;
+    });
+    el.classList.add("pfl-explorer", "tex2jax_ignore", "mathjax_ignore");
+    el.style.setProperty("--lines", lines[0]);
+    el.style.setProperty("--lines-narrow", lines[1]);
+    const card = element(
+      "section",
+      { class: "pfl-card", "aria-label": title },
+      element("div", { class: "pfl-head" }, element("strong", {}, title), reset),
+      element("div", { class: "pfl-controls" }, ...knobs.map((k) => k.node)),
+      element("div", { class: "pfl-panels" }, ...Object.values(shown).map((p) => p.figure)),
+      words,
+      aloud,
+    );
+    if (tries.length)
+      card.append(element("div", { class: "pfl-tries" }, element("span", {}, "Try this:"), ...attempts), why);
+    el.replaceChildren(card);
+
+    let printing = false,
+      spoken = 0,
+      waiting = false;
+    function redraw() {
+      waiting = false;
+      const start = performance.now(),
+        s = state(),
+        dark = !printing && darkPage(),
+        theme = THEMES[dark ? "dark" : "light"];
+      const result = compute(s);
+      el.classList.toggle("pfl-dark", dark);
+      for (const picture of Object.values(shown)) picture.begin(theme);
+      draw(shown, s, result);
+      for (const picture of Object.values(shown)) picture.end();
+      for (const knob of knobs) knob.refresh(s, result);
+      const { alarm = "", text } = say(s, result);
+      words.replaceChildren(...(alarm ? [element("strong", { class: "pfl-alarm" }, alarm), " "] : []), text);
+      clearTimeout(spoken);
+      spoken = setTimeout(() => {
+        aloud.textContent = words.textContent;
+      }, 600); // not at every pixel of a drag
+      el.dataset.result = JSON.stringify(report(result));
+      el.dataset.state = JSON.stringify(s, (k, v) => (k === "tables" ? undefined : v)); // data, not a setting
+      el.dataset.ms = (performance.now() - start).toFixed(2);
+    }
+    function later() {
+      // several settings changed at once: one redraw, before the next frame
+      if (!waiting) {
+        waiting = true;
+        queueMicrotask(redraw);
+      }
+    }
+
+    function moved(key, index, point) {
+      const s = state();
+      if (move) return page.change(move(s, key, index, point));
+      page.change({ [key]: s[key].map((old, i) => (i === index ? point : old)), chosen: index });
+    }
+    for (const picture of Object.values(shown)) {
+      const inside = ([x, y]) =>
+        [clamp(x, ...picture.domain.x), clamp(y, ...picture.domain.y)].map((v) => Number(v.toFixed(4)));
+      const place = (event) => {
+        const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(
+          picture.svg.getScreenCTM().inverse(),
+        );
+        return inside(picture.invert(at.x, at.y));
+      };
+      let held = null;
+      picture.svg.addEventListener("pointerdown", (event) => {
+        const g = event.target.closest(".pfl-handle");
+        if (!g) return;
+        event.preventDefault();
+        g.focus({ preventScroll: true });
+        held = g;
+        picture.svg.setPointerCapture(event.pointerId);
+        page.change({ chosen: Number(g.dataset.index) });
+      });
+      picture.svg.addEventListener("pointermove", (event) => {
+        if (held) moved(held.dataset.key, Number(held.dataset.index), place(event));
+      });
+      for (const end of ["pointerup", "pointercancel"])
+        picture.svg.addEventListener(end, () => {
+          held = null;
+        });
+      picture.svg.addEventListener("focusin", (event) => {
+        const g = event.target.closest(".pfl-handle");
+        if (g) page.change({ chosen: Number(g.dataset.index) });
+      });
+      picture.svg.addEventListener("keydown", (event) => {
+        const g = event.target.closest(".pfl-handle"),
+          way = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key];
+        if (!g || !way) return;
+        event.preventDefault();
+        const { x, y } = picture.domain,
+          by = event.shiftKey ? 10 : 60,
+          at = g.pflPoint;
+        moved(
+          g.dataset.key,
+          Number(g.dataset.index),
+          inside([at[0] + (way[0] * (x[1] - x[0])) / by, at[1] + (way[1] * (y[1] - y[0])) / by]),
+        );
+      });
+    }
+
+    for (const k of keys) model.on(`change:${k}`, later);
+    const watch = new MutationObserver(later),
+      scheme = matchMedia("(prefers-color-scheme: dark)");
+    watch.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme", "theme"] });
+    watch.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "class"] });
+    scheme.addEventListener("change", later);
+    const before = () => {
+        printing = true;
+        redraw();
+      },
+      after = () => {
+        printing = false;
+        redraw();
+      };
+    addEventListener("beforeprint", before);
+    addEventListener("afterprint", after);
+    redraw();
+    return () => {
+      watch.disconnect();
+      scheme.removeEventListener("change", later);
+      removeEventListener("beforeprint", before);
+      removeEventListener("afterprint", after);
+      for (const k of keys) model.off(`change:${k}`, later);
+    };
+  }
+  // On a static page there is no kernel: the settings lie in PFL_STATIC, put in front of this text.
+  if (typeof PFL_STATIC !== "undefined")
+    render({ model: still(PFL_STATIC.state), el: document.getElementById(PFL_STATIC.id) });
+  return { render };
+}
+
+function still(state) {
+  return {
+    get: (k) => state[k],
+    set: (k, v) => {
+      state[k] = v;
+    },
+    save_changes() {},
+    on() {},
+    off() {},
+  };
+}
+
+// ---- the explorer's own text follows ---------------------------------------------------------------

@@ -1,0 +1,152 @@
+// The kit, part 3: controls. Each is (page) -> { node, refresh(state, result) }.
+
+let serial = 0;
+
+// A slider; log sliders move through two-digit numbers, so that 1, 10 and 100 are met exactly;
+// with ``values`` it moves through a given list.
+function slider(
+  key,
+  {
+    label,
+    values,
+    min = 0,
+    max = values && values.length - 1,
+    step = 1,
+    log = false,
+    show = (v) => number(v),
+    off,
+    mark,
+  },
+) {
+  return (page) => {
+    const id = `pfl-${key}-${page.id}-${serial++}`,
+      span = log ? Math.round(Math.log10(max / min) * 100) : max - min;
+    const input = element("input", {
+      type: "range",
+      id,
+      "data-key": key,
+      ...(log ? { min: 0, max: span, step: 1 } : { min, max, step }),
+    });
+    const output = element("output", { for: id }),
+      tick = element("span", { class: "pfl-mark", hidden: "" });
+    const place = (v) =>
+      values ? values.indexOf(v) : log ? Math.log10(clamp(v, min, max) / min) * 100 : clamp(v, min, max);
+    const value = () =>
+      values
+        ? values[input.value]
+        : log
+          ? clamp(Number((min * 10 ** (input.value / 100)).toPrecision(2)), min, max)
+          : Number(input.value);
+    input.addEventListener("input", () => page.change({ [key]: value() }));
+    const node = element(
+      "div",
+      { class: "pfl-control pfl-slider" },
+      element("label", { for: id }, label),
+      output,
+      element("div", { class: "pfl-track" }, input, tick),
+    );
+    return {
+      node,
+      refresh(s, r) {
+        const disabled = Boolean(off && off(s, r)),
+          goal = mark && !disabled ? mark(s, r) : null;
+        if (value() !== s[key]) input.value = place(s[key]);
+        input.disabled = disabled;
+        node.classList.toggle("pfl-off", disabled);
+        output.textContent = show(s[key], s, r);
+        input.setAttribute("aria-valuetext", output.textContent);
+        tick.hidden = !(goal && goal.value >= min && goal.value <= max);
+        if (!tick.hidden) {
+          const low = log ? 0 : min;
+          tick.style.setProperty("--part", (place(goal.value) - low) / span);
+          tick.title = goal.label;
+        }
+      },
+    };
+  };
+}
+
+function choice(key, { label, options, off }) {
+  return (page) => {
+    const name = `pfl-${key}-${page.id}-${serial++}`,
+      inputs = {};
+    const buttons = Object.entries(options).map(([value, text]) => {
+      inputs[value] = element("input", { type: "radio", name, value, "data-key": key });
+      inputs[value].addEventListener("change", () => page.change({ [key]: value }));
+      return element("label", {}, inputs[value], element("span", {}, text));
+    });
+    const node = element(
+      "div",
+      { class: "pfl-control pfl-choice", role: "radiogroup", "aria-label": label },
+      element("span", { class: "pfl-legend" }, label),
+      element("div", {}, ...buttons),
+    );
+    return {
+      node,
+      refresh(s, r) {
+        const disabled = Boolean(off && off(s, r));
+        for (const [value, input] of Object.entries(inputs)) {
+          input.checked = value === s[key];
+          input.disabled = disabled;
+        }
+        node.classList.toggle("pfl-off", disabled);
+      },
+    };
+  };
+}
+
+function check(key, { label, off }) {
+  return (page) => {
+    const input = element("input", { type: "checkbox", "data-key": key });
+    input.addEventListener("change", () => page.change({ [key]: input.checked }));
+    const node = element("label", { class: "pfl-control pfl-check" }, input, element("span", {}, label));
+    return {
+      node,
+      refresh(s, r) {
+        input.checked = s[key];
+        input.disabled = Boolean(off && off(s, r));
+      },
+    };
+  };
+}
+
+// A whole number that can run by itself: play, one step, back to the start.
+function player(key, { label, min = 0, max, every = 120, show = (v) => number(v) }) {
+  return (page) => {
+    const inner = slider(key, { label, min, max, step: 1, show })(page);
+    const play = element("button", { type: "button", "data-play": key }),
+      step = element("button", { type: "button", "data-step": key }, "Step"),
+      back = element("button", { type: "button", "data-back": key }, "To start");
+    let timer = null;
+    const stop = () => {
+      clearInterval(timer);
+      timer = null;
+      paint();
+    };
+    const paint = () => {
+      play.textContent = timer ? "❚❚ Pause" : "▶ Play";
+    };
+    const forward = () => {
+      if (!page.el.isConnected || page.state()[key] >= max) return stop();
+      page.change({ [key]: page.state()[key] + 1 });
+    };
+    play.addEventListener("click", () => {
+      if (timer) return stop();
+      if (page.state()[key] >= max) page.change({ [key]: min });
+      timer = setInterval(forward, every);
+      paint();
+    });
+    step.addEventListener("click", () => {
+      stop();
+      forward();
+    });
+    back.addEventListener("click", () => {
+      stop();
+      page.change({ [key]: min });
+    });
+    paint();
+    inner.node.classList.add("pfl-player");
+    inner.node.prepend(element("div", { class: "pfl-buttons" }, play, step, back));
+    return inner;
+  };
+}

@@ -1,0 +1,1203 @@
+// The playground itself: what the reader sets, the clock of rounds, the chart and the words.
+
+const SPEEDS = { slow: 1700, normal: 750, fast: 160 }; // milliseconds a round
+const FEDERATIONS = {
+  alike: { label: "All alike", words: "Everybody has digits of all kinds and calls them by the same names." },
+  classes: { label: "Own digits", words: "Three groups; each sees only some of the ten digits." },
+  names: { label: "Other names", words: "Three groups; they call the same digits by different names." },
+  natural: {
+    label: "As collected",
+    words: "Twelve stretches of the file, in the order the digits were collected: few writers each.",
+  },
+};
+const HOW = {
+  alike: () => "not at all",
+  classes: (s) => `${HELD[s.how]} of 10 digits`,
+  names: (s) => (s.how ? `${s.how} pair${s.how > 1 ? "s" : ""} swapped` : "same names"),
+  natural: (s) => (s.how ? `${percent(s.how / MOST)} own stretch` : "well shuffled"),
+};
+// How settings are written in the address, behind #: m=fedamp&d=names&s=.1&seed=3
+const ADDRESS = {
+  a: "m", b: "b", data: "d", how: "h", groups: "g", size: "n", steps: "l", sigma: "s", unit: "u",
+  width: "w", self_weight: "t", sharpness: "x", p: "p", away: "away", liar: "liar", model: "net",
+  seed: "seed", shown: "c",
+}; // prettier-ignore
+
+function readAddress(text, first) {
+  const given = new URLSearchParams(text.replace(/^#/, "")),
+    out = {};
+  for (const [key, name] of Object.entries(ADDRESS)) {
+    const value = given.get(name);
+    if (value === null) continue;
+    if (key === "groups") {
+      if (/^[0-2]{12}$/.test(value)) out.groups = [...value].map(Number);
+    } else if (typeof first[key] === "number") {
+      const limits = LIMITS[key],
+        number = Number(value);
+      if (value !== "" && Number.isFinite(number))
+        out[key] = clamp(limits[2] ? Math.round(number) : number, limits[0], limits[1]);
+    } else if ((WORDS[key] || []).includes(value)) out[key] = value;
+  }
+  return out;
+}
+function writeAddress(s, first) {
+  const parts = [];
+  for (const [key, name] of Object.entries(ADDRESS)) {
+    const now = key === "groups" ? s.groups.join("") : String(s[key]),
+      was = key === "groups" ? first.groups.join("") : String(first[key]);
+    if (now !== was) parts.push(`${name}=${encodeURIComponent(now)}`);
+  }
+  return parts.join("&");
+}
+// the least and the most of each number, and whether it is a whole one; as in playground.py
+const LIMITS = {
+  how: [0, MOST, true], size: [10, 60, true], steps: [1, 20, true], sigma: [0.001, 100],
+  width: [1e-4, 1e4], self_weight: [0, 1], sharpness: [0, 200], p: [0, 1], away: [0, 6, true],
+  liar: [0, CLIENTS, true], seed: [0, 9999, true], shown: [0, 9, true],
+}; // prettier-ignore
+const WORDS = {
+  a: Object.keys(METHODS),
+  b: Object.keys(METHODS),
+  data: Object.keys(FEDERATIONS),
+  unit: ["median", "absolute"],
+  model: Object.keys(MODELS),
+};
+const QUIET = new Set(["shown", "round"]); // settings that do not start the runs anew
+
+function playground({ model, el }) {
+  const keys = model.get("_settings"),
+    page = { id: Math.random().toString(36).slice(2, 8), el },
+    onPage = typeof PFL_STATIC !== "undefined",
+    tiny = Boolean(model.get("small")) || el.dataset.small !== undefined,
+    calm = matchMedia("(prefers-reduced-motion: reduce)");
+  const state = (page.state = () => Object.fromEntries(keys.map((k) => [k, model.get(k)])));
+  const first = structuredClone(state());
+  if (onPage && !tiny && location.hash.includes("="))
+    for (const [k, v] of Object.entries(readAddress(location.hash, first))) model.set(k, v);
+
+  let fed, runs, curves, theme, chosen = 0, playing = false, phase = 0, last = 0, frame = 0, speed = "normal",
+    visible = false, pending = null, printing = false, drawn = null, step = null, guess = null, asked = false,
+    solo = false, alive = true, spoken = "", ghosts = [], tab = "client", job = 0, showB = true; // prettier-ignore
+  const names = () => ({ a: state().a, b: state().b });
+
+  // ---- what there is to see ------------------------------------------------------------------
+  const stages = { a: new Stage("a", page), b: new Stage("b", page) };
+  const picks = Object.fromEntries(
+    ["a", "b"].map((which) => {
+      const select = element("select", { "data-key": which, "aria-label": `Method ${which.toUpperCase()}` });
+      for (const [value, { label }] of Object.entries(METHODS))
+        select.append(element("option", { value }, label));
+      select.addEventListener("change", () => page.change({ [which]: select.value }));
+      return [
+        which,
+        {
+          select,
+          words: element("span", { class: "pg-words" }),
+          mean: element("output", { class: "pg-mean" }),
+        },
+      ];
+    }),
+  );
+  const halves = Object.fromEntries(
+    ["a", "b"].map((w) => [
+      w,
+      element(
+        "div",
+        { class: `pg-half pg-${w}` },
+        element(
+          "div",
+          { class: "pg-title" },
+          element("span", { class: "pg-mark", "aria-hidden": "true" }, w.toUpperCase()),
+          picks[w].select,
+          picks[w].mean,
+        ),
+        picks[w].words,
+        stages[w].node,
+      ),
+    ]),
+  );
+  const chart = new Picture("chart", {
+    title: "",
+    width: 720,
+    height: 210,
+    margin: [8, 124, 34, 44],
+    widest: 2000,
+  });
+  const words = element("p", { class: "pfl-say pg-say", "aria-hidden": "true" });
+  const aloud = element("p", { class: "pfl-aloud", role: "status", "aria-live": "polite" });
+  const play = element("button", { type: "button", "data-play": "", class: "pg-play" }),
+    one = element("button", { type: "button", "data-step": "" }, "Step"),
+    again = element("button", { type: "button", "data-restart": "" }, "Restart");
+  const pace = element("select", { "data-speed": "", "aria-label": "Speed" });
+  for (const word of Object.keys(SPEEDS)) pace.append(element("option", { value: word }, word));
+  pace.value = speed;
+  const flip = element("button", { type: "button", class: "pg-flip", "aria-pressed": "false" });
+
+  const change = (page.change = (values) => {
+    const whole = new Set(keys.filter((k) => LIMITS[k] && LIMITS[k][2]));
+    const fresh = Object.entries(values)
+      .map(([k, v]) => [k, whole.has(k) ? Number(v) : v])
+      .filter(([k, v]) => keys.includes(k) && JSON.stringify(v) !== JSON.stringify(model.get(k)));
+    if (!fresh.length) return;
+    for (const [k, v] of fresh) model.set(k, v);
+    model.save_changes();
+    settled(fresh.map(([k]) => k));
+  });
+  page.choose = (i) => {
+    chosen = i;
+    for (const w of ["a", "b"]) stages[w].focusable(stages[w].coins[i].coin);
+    if (tab !== "client" && tab !== "draw") openTab("client");
+    paint();
+  };
+
+  const knobs = [];
+  const knob = (make) => {
+    const made = make(page);
+    knobs.push(made);
+    return made.node;
+  };
+  const uses =
+    (...some) =>
+    (s) =>
+      !some.some((m) => s.a === m || s.b === m);
+  const federations = Object.fromEntries(Object.entries(FEDERATIONS).map(([k, f]) => [k, f.label]));
+  const about = element("p", { class: "pg-about" });
+  const different = slider("how", {
+    label: "How different?",
+    min: 0,
+    max: MOST,
+    show: (v, s) => HOW[s.data](s),
+    off: (s) => s.data === "alike",
+  });
+  const front = element(
+    "div",
+    { class: "pfl-controls pg-front" },
+    knob(choice("data", { label: "The twelve clients", options: federations })),
+    knob((p) => {
+      const { node, refresh } = different(p);
+      return { node, refresh: (s) => refresh(s.data === "alike" ? { ...s, how: 0 } : s) }; // alike: at zero
+    }),
+  );
+  const more = element(
+    "details",
+    { class: "pg-more" },
+    element("summary", {}, "More to set"),
+    element(
+      "div",
+      { class: "pfl-controls" },
+      knob(slider("size", { label: "digits per client", min: 10, max: 60, step: 5 })),
+      knob(slider("steps", { label: "local steps per round", min: 1, max: 20 })),
+      knob(
+        choice("unit", {
+          label: "FedAMP’s σ",
+          options: { median: "× median distance", absolute: "absolute" },
+          off: uses("fedamp"),
+        }),
+      ),
+      knob(
+        slider("sigma", {
+          label: "σ, × median",
+          values: [0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 2, 3, 10],
+          off: (s) => uses("fedamp")(s) || s.unit !== "median",
+        }),
+      ),
+      knob(
+        slider("width", {
+          label: "σ, absolute",
+          values: [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100],
+          off: (s) => uses("fedamp")(s) || s.unit !== "absolute",
+        }),
+      ),
+      knob(
+        slider("self_weight", {
+          label: "self-weight 1 − τ",
+          min: 0,
+          max: 1,
+          step: 0.05,
+          off: uses("fedamp", "heurfedamp"),
+        }),
+      ),
+      knob(
+        slider("sharpness", {
+          label: "HeurFedAMP’s sharpness",
+          min: 0,
+          max: 100,
+          step: 5,
+          off: uses("heurfedamp"),
+        }),
+      ),
+      knob(slider("p", { label: "FedACS’s p (sets δ)", min: 0, max: 1, step: 0.05, off: uses("fedacs") })),
+      knob(slider("away", { label: "clients away each round", min: 0, max: 6 })),
+      knob(
+        slider("liar", {
+          label: "a liar",
+          min: 0,
+          max: CLIENTS,
+          show: (v) => (v ? `client ${v} flips the sign` : "nobody"),
+        }),
+      ),
+      knob(slider("seed", { label: "seed", min: 0, max: 99 })),
+      knob(
+        choice("model", {
+          label: "Model",
+          options: { softmax: "softmax regression", mlp: "network 64-16-10" },
+        }),
+      ),
+    ),
+  );
+  const classes = knob(
+    choice("shown", {
+      label: "Show what they look for when they say",
+      options: Object.fromEntries(range(CLASSES).map((c) => [c, String(c)])),
+    }),
+  );
+  classes.classList.add("pg-classes");
+  const refreshClasses = knobs[knobs.length - 1].refresh;
+  knobs[knobs.length - 1].refresh = (s) => refreshClasses({ ...s, shown: String(s.shown) });
+
+  // ---- the story -----------------------------------------------------------------------------
+  const tour = element("div", { class: "pg-tour" });
+  function tell() {
+    if (step === null) {
+      const start = element(
+        "button",
+        { type: "button", class: "pg-go", "data-tour": "" },
+        "Take the six-step tour",
+      );
+      start.addEventListener("click", () => enter(0));
+      return tour.replaceChildren(
+        element("span", {}, "Twelve clients learn to read digits, right here in the page. "),
+        start,
+      );
+    }
+    const { title, ask, tell: truth } = STORY[step];
+    const leave = element("button", { type: "button", class: "pg-quiet" }, "Leave the tour");
+    leave.addEventListener("click", () => {
+      step = null;
+      solo = asked = false;
+      guess = null;
+      tell();
+      paint();
+    });
+    const done = runs.b.k >= ROUNDS && asked;
+    const parts = [
+      element(
+        "div",
+        { class: "pg-step" },
+        element("strong", {}, `${step + 1} of ${STORY.length} · ${title}`),
+        leave,
+      ),
+      element("p", {}, ask),
+    ];
+    if (!asked) {
+      const input = element("input", {
+          type: "range",
+          min: 0,
+          max: 100,
+          step: 1,
+          value: Math.round(100 * (guess ?? 0.5)),
+          id: `guess-${page.id}`,
+          "data-guess": "",
+        }),
+        shown = element("output", { for: input.id }, `${input.value} %`),
+        run = element("button", { type: "button", class: "pg-go", "data-reveal": "" }, "Let it run");
+      input.addEventListener("input", () => {
+        guess = input.value / 100;
+        shown.textContent = `${input.value} %`;
+        drawChart();
+      });
+      run.addEventListener("click", () => {
+        guess ??= input.value / 100;
+        asked = true;
+        tell();
+        if (calm.matches) finish();
+        else start();
+      });
+      parts.push(
+        element(
+          "div",
+          { class: "pg-guess" },
+          element("label", { for: input.id }, "Your guess for ", METHODS[state().b].label, ":"),
+          element("span", { class: "pfl-track" }, input),
+          shown,
+          run,
+        ),
+      );
+    } else if (!done) parts.push(element("p", { class: "pg-wait" }, `You said ${percent(guess)}. Watch …`));
+    else {
+      const next = element(
+        "button",
+        { type: "button", class: "pg-go", "data-next": "" },
+        step + 1 < STORY.length ? "Next" : "Play on your own",
+      );
+      next.addEventListener("click", () => (step + 1 < STORY.length ? enter(step + 1) : leave.click()));
+      parts.push(
+        element(
+          "p",
+          { class: "pg-truth" },
+          element("strong", {}, `You said ${percent(guess)}. `),
+          truth({ a: runs.a.mean, b: runs.b.mean, own: ownGroup(runs.b) }),
+        ),
+        next,
+      );
+    }
+    tour.replaceChildren(...parts);
+  }
+  function enter(k) {
+    step = k;
+    asked = false;
+    guess = null;
+    ghosts = [];
+    stop();
+    const { solo: alone = false, ...set } = STORY[k].set;
+    solo = alone;
+    const plain = {
+      how: 5,
+      sigma: 0.1,
+      unit: "median",
+      groups: [...HOME],
+      size: 30,
+      steps: 5,
+      away: 0,
+      liar: 0,
+      model: "softmax",
+      seed: 0,
+      self_weight: first.self_weight,
+    };
+    change({ ...plain, ...set });
+    restart();
+    stop();
+    showB = true;
+    tell();
+    paint();
+    const target = tour.querySelector("input, button");
+    if (target) target.focus({ preventScroll: true });
+  }
+
+  // ---- tabs: one client, a pad, 100 seeds, the map ----------------------------------------------
+  const panels = {
+    client: element("div", { class: "pg-panel" }),
+    draw: element("div", { class: "pg-panel" }),
+    seeds: element("div", { class: "pg-panel" }),
+    map: element("div", { class: "pg-panel" }),
+  };
+  const titles = { client: "Look at one client", draw: "Draw a digit", seeds: "100 seeds", map: "The map" };
+  const tabs = Object.fromEntries(
+    Object.entries(titles).map(([k, text]) => {
+      const button = element(
+        "button",
+        {
+          type: "button",
+          role: "tab",
+          id: `tab-${k}-${page.id}`,
+          "aria-controls": `panel-${k}-${page.id}`,
+          "data-tab": k,
+        },
+        text,
+      );
+      button.addEventListener("click", () => openTab(k));
+      Object.entries({
+        role: "tabpanel",
+        id: `panel-${k}-${page.id}`,
+        "aria-labelledby": button.id,
+        tabindex: 0,
+      }).forEach(([a, v]) => panels[k].setAttribute(a, v));
+      return [k, button];
+    }),
+  );
+  const bar = element(
+    "div",
+    { class: "pg-tabs", role: "tablist", "aria-label": "Look closer" },
+    ...Object.values(tabs),
+  );
+  bar.addEventListener("keydown", (event) => {
+    const way = { ArrowRight: 1, ArrowLeft: -1 }[event.key],
+      all = Object.keys(titles);
+    if (!way) return;
+    event.preventDefault();
+    openTab(all[(all.indexOf(tab) + way + all.length) % all.length]);
+    tabs[tab].focus();
+  });
+  function openTab(k) {
+    tab = k;
+    for (const [name, button] of Object.entries(tabs)) {
+      button.setAttribute("aria-selected", String(name === k));
+      button.tabIndex = name === k ? 0 : -1;
+      panels[name].hidden = name !== k;
+    }
+    if (fed) paint();
+  }
+
+  // one client
+  const rows = Object.fromEntries(
+    ["a", "b"].map((w) => [w, range(CLASSES).map(() => small({ class: "pg-pixels pg-template" }))]),
+  );
+  const labelled = (canvas, text) => element("figure", {}, canvas, element("figcaption", {}, text));
+  const lines = Object.fromEntries(
+    ["a", "b"].map((w) => [
+      w,
+      {
+        head: element("p", { class: "pg-line" }),
+        row: element("div", { class: "pg-row" }, ...rows[w].map((c, k) => labelled(c, String(k)))),
+      },
+    ]),
+  );
+  const holds = element("div", { class: "pg-row pg-holds" }),
+    who = element("h3", { class: "pg-h" }),
+    hears = element("p", { class: "pg-line" });
+  panels.client.append(
+    who,
+    element("p", { class: "pg-line" }, "Some of its digits, under the names it uses:"),
+    holds,
+    lines.a.head,
+    lines.a.row,
+    lines.b.head,
+    lines.b.row,
+    hears,
+  );
+  function paintClient() {
+    const s = fed.s,
+      { pixels, labels } = digits(),
+      mine = fed.clients[chosen];
+    who.textContent = `Client ${chosen + 1}${grouped(s) ? `, group ${groupsOf(s)[chosen] + 1}` : ""}`;
+    const ten = mine.hand.slice(0, 10),
+      key = [chosen, ten, mine.names, theme.paper].join();
+    if (holds.dataset.key !== key) {
+      holds.dataset.key = key;
+      holds.replaceChildren(
+        ...ten.map((k) => {
+          const canvas = small();
+          paintPicture(canvas, pixels.subarray(k * PIXELS, (k + 1) * PIXELS), inkColour(theme));
+          return labelled(canvas, String(mine.names[labels[k]]));
+        }),
+      );
+    }
+    for (const w of ["a", "b"]) {
+      const run = runs[w],
+        all = range(CLASSES).map((c) => fed.model.template(run.models[chosen], c)),
+        full = Math.max(0.35, ...all.map((t) => t.reduce((m, v) => Math.max(m, Math.abs(v)), 0)));
+      lines[w].head.textContent =
+        `${METHODS[run.name].label}: what its model looks for, name by name (${percent(run.accuracy[chosen])} right)`;
+      all.forEach((t, c) => paintPicture(rows[w][c], t, weightColour(theme, full)));
+    }
+    const heard = runs.b.xi[chosen].map((v, j) => [v, j]).filter(([v, j]) => j !== chosen && v > 0.015);
+    heard.sort((x, y) => y[0] - x[0]);
+    hears.textContent = heard.length
+      ? `Under ${METHODS[runs.b.name].label} it hears mostly ${heard
+          .slice(0, 4)
+          .map(([v, j]) => `client ${j + 1} (${percent(v)})`)
+          .join(", ")}.`
+      : `Under ${METHODS[runs.b.name].label} it hears nobody but itself.`;
+  }
+
+  // a pad
+  const replies = Object.fromEntries(
+    ["a", "b"].map((w) => [
+      w,
+      { head: element("p", { class: "pg-line" }), row: element("div", { class: "pg-replies" }) },
+    ]),
+  );
+  const seen = small({
+    class: "pg-pixels pg-seen",
+    role: "img",
+    "aria-label": "What the models see: 8 by 8 pixels",
+  });
+  const pad = new Pad((picture) => ask(picture));
+  const wipe = element("button", { type: "button", "data-clear": "" }, "Clear"),
+    sample = element("button", { type: "button", "data-example": "" }, "Take one from the test digits");
+  let examples = 0;
+  wipe.addEventListener("click", () => {
+    pad.clear();
+    ask(null);
+  });
+  sample.addEventListener("click", () => {
+    const { pixels, all } = digits(),
+      k = all.test[(examples++ * 37) % all.test.length];
+    pad.clear();
+    ask(pixels.slice(k * PIXELS, (k + 1) * PIXELS));
+  });
+  const verdict = element("p", { class: "pg-line", role: "status" });
+  panels.draw.append(
+    element(
+      "div",
+      { class: "pg-draw" },
+      pad.canvas,
+      element(
+        "div",
+        { class: "pg-drawn" },
+        element("p", { class: "pg-line" }, "Draw a digit, large; twelve models answer."),
+        seen,
+        wipe,
+        sample,
+      ),
+    ),
+    replies.a.head,
+    replies.a.row,
+    replies.b.head,
+    replies.b.row,
+    verdict,
+  );
+  function ask(picture) {
+    drawn = picture;
+    paintAnswers();
+  }
+  function paintAnswers() {
+    paintPicture(seen, drawn || new Uint8Array(PIXELS), inkColour(theme));
+    const said = {};
+    for (const w of ["a", "b"]) {
+      const run = runs[w];
+      replies[w].head.textContent = `${METHODS[run.name].label}, round ${run.k}:`;
+      const answers = drawn ? run.models.map((model_) => answer(fed.model, model_, drawn)) : [];
+      said[w] = answers.map(argmax);
+      replies[w].row.replaceChildren(
+        ...range(CLIENTS).map((i) => {
+          const best = drawn ? said[w][i] : null,
+            chip = element("span", { class: "pg-reply", style: `--group: ${PALETTE[groupsOf(fed.s)[i]]}` });
+          chip.append(
+            element("b", {}, best === null ? "·" : String(best)),
+            element("small", {}, best === null ? `${i + 1}` : percent(answers[i][best])),
+          );
+          chip.title = `client ${i + 1}`;
+          return chip;
+        }),
+      );
+    }
+    const words_ = (w) => {
+      const kinds = [...new Set(said[w])];
+      return kinds.length === 1
+        ? `all say ${kinds[0]}`
+        : kinds.map((c) => `${said[w].filter((v) => v === c).length} say ${c}`).join(", ");
+    };
+    const text = drawn
+      ? `${METHODS[runs.a.name].label}: ${words_("a")}. ${METHODS[runs.b.name].label}: ${words_("b")}.`
+      : "";
+    if (verdict.textContent !== text) verdict.textContent = text;
+  }
+
+  // 100 seeds, and the map
+  const spread = new Picture("seeds", {
+    title: "",
+    width: 720,
+    height: 190,
+    margin: [8, 14, 36, 14],
+    widest: 2000,
+  });
+  const plane = new Picture("map", {
+    title: "",
+    width: 720,
+    height: 300,
+    margin: [8, 14, 40, 120],
+    widest: 2000,
+  });
+  const lab = {};
+  for (const [k, text, picture] of [
+    ["seeds", "Replay with 100 seeds", spread],
+    ["map", "Draw the map", plane],
+  ]) {
+    const go = element("button", { type: "button", class: "pg-go", [`data-${k}`]: "" }, text),
+      quit = element("button", { type: "button", hidden: "" }, "Cancel"),
+      bar_ = element("progress", { max: 1, value: 0, hidden: "", "aria-label": `${text}: how far` }),
+      line = element("p", { class: "pg-line", role: "status" });
+    lab[k] = { go, quit, bar: bar_, line, picture, found: [], s: null };
+    go.addEventListener("click", () => compute(k));
+    quit.addEventListener("click", () => {
+      job++;
+      rest(k);
+    });
+    panels[k].append(element("div", { class: "pg-lab" }, go, quit, bar_), line, picture.figure);
+  }
+  panels.seeds.prepend(
+    element(
+      "p",
+      { class: "pg-line" },
+      "One run is one draw of the dice. A hundred runs, each with other digits and another start, show what is luck and what is not.",
+    ),
+  );
+  panels.map.prepend(
+    element(
+      "p",
+      { class: "pg-line" },
+      "Who wins where? Every field is its own federation: more digits per client to the right, more disagreement upwards. Separate, FedAvg, Ditto and FedAMP run in each, with three seeds.",
+    ),
+  );
+  function rest(k) {
+    for (const name of ["seeds", "map"]) {
+      lab[name].quit.hidden = lab[name].bar.hidden = true;
+      lab[name].go.disabled = false;
+    }
+    if (k) paintLab(k);
+  }
+  async function compute(k) {
+    const mine = ++job,
+      here = lab[k],
+      s = state(),
+      total = k === "seeds" ? 100 : MAP.seeds * MAP.hows.length * MAP.sizes.length;
+    stop();
+    rest();
+    Object.assign(here, { found: [], s });
+    here.quit.hidden = here.bar.hidden = false;
+    here.go.disabled = true;
+    const found = (one) => {
+      here.found.push(one);
+      here.bar.value = here.found.length / total;
+      if (here.found.length % (k === "seeds" ? 2 : 3) === 0) paintLab(k);
+    };
+    const done = await inPieces(
+      k === "seeds" ? manySeeds(s, total, found) : mapOf(s, found),
+      () => alive && job === mine,
+      () => visible && !document.hidden,
+    );
+    if (done) {
+      rest(k);
+      el.dataset[k] = JSON.stringify(here.found);
+    }
+  }
+  function paintLab(k) {
+    const { picture, found, s, line } = lab[k];
+    if (!found.length || panels[k].hidden) return;
+    picture.begin(theme);
+    (k === "seeds" ? drawSeeds : drawMap)(picture, found, s, line);
+    picture.end();
+  }
+  function drawSeeds(p, found, s, line) {
+    const bins = 50,
+      most =
+        1.4 *
+        Math.max(
+          6,
+          ...["a", "b"].map((w) =>
+            Math.max(
+              ...range(bins).map(
+                (k) => found.filter((f) => Math.min(bins - 1, Math.floor(f[w] * bins)) === k).length,
+              ),
+            ),
+          ),
+        );
+    p.scale({ x: [0, 1], y: [0, most] });
+    p.axes({ xlabel: "mean accuracy after 30 rounds", xticks: range(11).map((k) => k / 10), yticks: [] });
+    ["a", "b"].forEach((w, at) => {
+      for (const k of range(bins)) {
+        const count = found.filter((f) => Math.min(bins - 1, Math.floor(f[w] * bins)) === k).length;
+        if (count)
+          p.shape("rect", {
+            x: p.x((k + 0.06) / bins),
+            y: p.y(count),
+            width: p.x(0.88 / bins) - p.x(0),
+            height: p.y(0) - p.y(count),
+            rx: 2,
+            fill: lineColour(at),
+            "fill-opacity": 0.62,
+          });
+      }
+      const middle = median(found.map((f) => f[w]));
+      p.text(
+        clamp(p.x(middle), 60, p.width - 60),
+        22 + 18 * at,
+        `${METHODS[s[w]].label} ${percent(middle)}`,
+        {
+          "text-anchor": "middle",
+          class: "pfl-text pfl-strong",
+          fill: lineColour(at),
+          style: `fill: ${lineColour(at)}`,
+        },
+      );
+    });
+    const wins = found.filter((f) => f.b > f.a).length,
+      ties = found.filter((f) => f.b === f.a).length;
+    line.textContent = `${METHODS[s.b].label} beats ${METHODS[s.a].label} in ${wins} of ${found.length} seeds${ties ? `, ${ties} tied` : ""}; medians ${percent(median(found.map((f) => f.b)))} and ${percent(median(found.map((f) => f.a)))}.`;
+    p.label = line.textContent;
+  }
+  const MAP_COLOURS = { separate: "#8c8c8c", fedavg: "#56b4e9", ditto: "#e69f00", fedamp: "#009e73" };
+  function drawMap(p, found, s, line) {
+    const { sizes, hows, methods } = MAP,
+      data = s.data === "alike" ? "names" : s.data,
+      [top, right, bottom, left] = p.margin,
+      wide = (p.width - left - right) / sizes.length,
+      high = (p.height - top - bottom) / hows.length;
+    for (const how of hows) {
+      p.text(left - 8, p.height - bottom - (how + 0.5) * high + 4, HOW[data]({ how }), {
+        "text-anchor": "end",
+        class: "pfl-tick",
+      });
+      sizes.forEach((size, k) => {
+        const here = found.filter((f) => f.how === how && f.size === size);
+        if (!here.length) return;
+        const mean = Object.fromEntries(
+            methods.map((m) => [m, sum(here.map((f) => f.result[m])) / here.length]),
+          ),
+          [best, second] = [...methods].sort((a, b) => mean[b] - mean[a]);
+        const fill = blend(
+            theme.paper,
+            MAP_COLOURS[best],
+            0.35 + Math.min(0.65, (mean[best] - mean[second]) * 12),
+          ),
+          x = left + k * wide,
+          y = p.height - bottom - (how + 1) * high;
+        p.shape("rect", {
+          x: x + 1,
+          y: y + 1,
+          width: wide - 2,
+          height: high - 2,
+          rx: 5,
+          fill,
+          "data-best": best,
+        });
+        const name =
+          wide > 74
+            ? METHODS[best].label
+            : { separate: "alone", fedavg: "Avg", ditto: "Ditto", fedamp: "AMP" }[best];
+        p.text(x + wide / 2, y + high / 2 - 2, name, {
+          "text-anchor": "middle",
+          class: "pfl-text pfl-strong",
+          style: `fill: ${onTop(fill)}`,
+        });
+        p.text(x + wide / 2, y + high / 2 + 14, percent(mean[best]), {
+          "text-anchor": "middle",
+          class: "pfl-tick",
+          style: `fill: ${onTop(fill)}`,
+        });
+      });
+    }
+    sizes.forEach((size, k) =>
+      p.text(left + (k + 0.5) * wide, p.height - bottom + 16, String(size), {
+        "text-anchor": "middle",
+        class: "pfl-tick",
+      }),
+    );
+    p.text((left + p.width - right) / 2, p.height - 5, "digits per client", { "text-anchor": "middle" });
+    const seeds = Math.ceil(found.length / (sizes.length * hows.length));
+    line.textContent = `${FEDERATIONS[data].label}: best mean accuracy after 30 rounds, ${seeds} seed${seeds > 1 ? "s" : ""}; the paler, the closer the second.`;
+    p.label = line.textContent;
+  }
+
+  // ---- the chart --------------------------------------------------------------------------------
+  const lineColour = (k) => MODEL_LINES[theme.dark ? "dark" : "light"][k];
+  function drawChart() {
+    if (!theme) return;
+    chart.begin(theme);
+    chart.scale({ x: [0, ROUNDS], y: [0, 1] });
+    chart.axes({ xlabel: "round", xticks: [0, 5, 10, 15, 20, 25, 30], yticks: [] });
+    for (const v of [0, 0.25, 0.5, 0.75, 1]) {
+      chart.line([0, v], [ROUNDS, v], { class: "pfl-grid" });
+      chart.text(chart.margin[3] - 6, chart.y(v) + 4, percent(v), {
+        "text-anchor": "end",
+        class: "pfl-tick",
+      });
+    }
+    for (const ghost of ghosts) chart.curve(ghost.points, { class: "pg-ghost" });
+    const ends = [];
+    ["a", "b"].forEach((w, k) => {
+      if (solo && w === "a") return;
+      const points = curves[w];
+      if (points.length > 1) {
+        const band = [...points.map((q) => [q.k, q.high]), ...points.map((q) => [q.k, q.low]).reverse()];
+        const d =
+          band
+            .map(([x, y], at) => `${at ? "L" : "M"}${chart.x(x).toFixed(1)} ${chart.y(y).toFixed(1)}`)
+            .join("") + "Z";
+        chart.shape("path", { d, fill: lineColour(k), "fill-opacity": 0.1 });
+      }
+      chart.curve(
+        points.map((q) => [q.k, q.mean]),
+        { class: "pg-curve", stroke: lineColour(k), style: `stroke: ${lineColour(k)}` },
+      );
+      const end = points[points.length - 1];
+      chart.circle([end.k, end.mean], 4.5, { fill: lineColour(k) });
+      ends.push({ y: chart.y(end.mean), k, text: `${METHODS[names()[w]].label} ${percent(end.mean)}` });
+    });
+    ends.sort((p, q) => p.y - q.y);
+    if (ends.length > 1 && ends[1].y - ends[0].y < 16) {
+      const middle = (ends[0].y + ends[1].y) / 2;
+      ends[0].y = middle - 8;
+      ends[1].y = middle + 8;
+    }
+    const narrow = chart.margin[1] < 40; // then the names stand inside, at the bottom
+    ends.forEach((end, at) =>
+      chart.text(
+        chart.width - chart.margin[1] + (narrow ? -8 : 7),
+        narrow ? chart.height - 62 + 16 * at : clamp(end.y + 4, 14, chart.height - 38),
+        end.text,
+        {
+          "text-anchor": narrow ? "end" : "start",
+          class: "pfl-text pfl-strong",
+          style: `fill: ${lineColour(end.k)}; font-size: 12px`,
+        },
+      ),
+    );
+    if (guess !== null) {
+      const at = [ROUNDS, guess];
+      chart.line([0, guess], at, { class: "pfl-guide" });
+      chart.text(chart.x(0) + 8, chart.y(guess) - 6, `your guess: ${percent(guess)}`, {});
+    }
+    chart.label = `Accuracy by round. ${ends.map((e) => e.text).join(", ")} in round ${runs.b.k}.${ghosts.length ? ` ${ghosts.length} earlier runs in grey.` : ""}`;
+    chart.end();
+  }
+
+  // ---- the clock of rounds --------------------------------------------------------------------
+  const ownGroup = (run) => {
+    const groups = groupsOf(fed.s),
+      parts = run.xi.map((row, i) => {
+        const others = sum(row.filter((_, j) => j !== i));
+        return others > 1e-9 ? sum(row.filter((_, j) => j !== i && groups[j] === groups[i])) / others : 1;
+      });
+    return sum(parts) / CLIENTS;
+  };
+  const point = (run) => ({
+    k: run.k,
+    mean: run.mean,
+    low: Math.min(...honest(fed.s).map((i) => run.accuracy[i])),
+    high: Math.max(...honest(fed.s).map((i) => run.accuracy[i])),
+  });
+  function restart() {
+    if (runs && curves.b.length > 3 && step === null)
+      for (const w of ["a", "b"]) ghosts.push({ points: curves[w].map((q) => [q.k, q.mean]) });
+    ghosts = ghosts.slice(-6);
+    fed = federationOf(state());
+    runs = { a: begin(names().a, fed), b: begin(names().b, fed) };
+    curves = { a: [point(runs.a)], b: [point(runs.b)] };
+    pending = null;
+    phase = 0;
+  }
+  // the round is computed when its flight begins, and shown when the models have landed
+  function prepare(both = true) {
+    if (!pending) {
+      pending = { a: advance(runs.a, fed), b: null };
+      if (!both) return; // in a frame of its own
+    }
+    pending.b ??= names().a === names().b ? pending.a : advance(runs.b, fed);
+  }
+  function land() {
+    prepare();
+    runs = pending;
+    pending = null;
+    for (const w of ["a", "b"]) curves[w].push(point(runs[w]));
+    if (runs.b.k >= ROUNDS) {
+      stop();
+      if (step !== null && asked) tell();
+      if (tiny)
+        setTimeout(
+          () => alive && visible && !calm.matches && page.change({ seed: (state().seed + 1) % 100 }),
+          3500,
+        );
+    }
+    speak();
+    paint(false);
+    hand_over(!playing);
+  }
+  function start() {
+    if (runs.b.k >= ROUNDS) restart();
+    playing = true;
+    phase = 0;
+    last = performance.now();
+    paint();
+    request();
+  }
+  function stop() {
+    playing = false;
+    phase = 0;
+    cancelAnimationFrame(frame);
+    frame = 0;
+    paintButtons();
+  }
+  function finish() {
+    while (runs.b.k < ROUNDS) {
+      prepare();
+      runs = pending;
+      pending = null;
+      for (const w of ["a", "b"]) curves[w].push(point(runs[w]));
+    }
+    stop();
+    if (step !== null && asked) tell();
+    speak();
+    paint();
+    hand_over(true);
+  }
+  const request = () => {
+    if (!frame && playing && visible) frame = requestAnimationFrame(tick);
+  };
+  function tick(now) {
+    frame = 0;
+    if (!playing || !visible || !alive) return;
+    if (!el.isConnected) return stop();
+    phase += Math.min(100, now - last) / SPEEDS[tiny ? "normal" : speed];
+    last = now;
+    prepare(false);
+    if (phase >= 1) {
+      phase = 0;
+      land();
+    }
+    // while models fly, the links of the coming round; they land at 0.85 of it
+    else
+      for (const w of ["a", "b"])
+        if (stages[w].box) stages[w].fly(Math.min(1, phase / 0.85), theme, (pending[w] || runs[w]).xi);
+    request();
+  }
+
+  // ---- words ------------------------------------------------------------------------------------
+  function sentence() {
+    const s = fed.s,
+      [a, b] = [METHODS[runs.a.name].label, METHODS[runs.b.name].label];
+    if (tiny) {
+      if (runs.b.k < 4)
+        return "Twelve clients. Three groups call the same digits by different names, and nobody says so.";
+      return `Round ${runs.b.k}: one average for all reads ${percent(runs.a.mean)}. Clients that listen to their like read ${percent(runs.b.mean)}.`;
+    }
+    if (runs.b.k === 0)
+      return `${FEDERATIONS[s.data].words} ${step !== null ? "First your guess, above." : calm.matches ? "Press Step." : "Press Play."}`;
+    const both =
+      runs.a.name === runs.b.name || solo
+        ? `${b} reads ${percent(runs.b.mean)}`
+        : `${a} reads ${percent(runs.a.mean)}, ${b} ${percent(runs.b.mean)}`;
+    const links = { fedamp: 1, heurfedamp: 1, fedacs: 1, spfl: 1 };
+    const circle =
+      grouped(s) && links[runs.b.name]
+        ? ` Of what ${b}’s clients hear, ${percent(ownGroup(runs.b))} comes from their own group.`
+        : "";
+    const missing =
+      s.away && METHODS[runs.b.name].everyone ? ` ${b} needs everybody, so nobody is away.` : "";
+    const lie = s.liar ? " The liar’s own model is not counted." : "";
+    return `Round ${runs.b.k} of ${ROUNDS}: ${both} of the test digits correctly.${circle}${missing}${lie}`;
+  }
+  let speaking = 0;
+  function speak() {
+    clearTimeout(speaking);
+    speaking = setTimeout(() => {
+      if (spoken !== words.textContent) aloud.textContent = spoken = words.textContent;
+    }, 300);
+  }
+
+  // ---- painting ---------------------------------------------------------------------------------
+  function paintButtons() {
+    play.textContent = playing ? "❚❚ Pause" : "▶ Play";
+    play.hidden = pace.hidden = calm.matches;
+  }
+  // after a round only what a round changes; otherwise everything
+  function paint(all = true) {
+    const dark = !printing && darkPage();
+    theme = { ...THEMES[dark ? "dark" : "light"], dark };
+    el.classList.toggle("pfl-dark", dark);
+    el.classList.toggle("pg-solo", solo);
+    el.classList.toggle("pg-only-a", !showB);
+    const s = state();
+    for (const w of ["a", "b"]) {
+      const { select, words: about_, mean } = picks[w];
+      if (all) {
+        select.value = s[w];
+        about_.textContent = METHODS[s[w]].words;
+      }
+      mean.textContent = percent(runs[w].mean);
+      stages[w].show(runs[w], fed, theme, tiny ? -1 : chosen);
+      if (!playing || !pending) stages[w].fly(null, theme);
+    }
+    words.textContent = sentence();
+    if (all) {
+      flip.textContent = showB ? `Show A: ${METHODS[s.a].label}` : `Show B: ${METHODS[s.b].label}`;
+      flip.setAttribute("aria-pressed", String(!showB));
+      about.textContent =
+        FEDERATIONS[s.data].words + (grouped(s) ? " Drag a client into another group." : "");
+      for (const { refresh } of knobs) refresh(s);
+      el.dataset.state = JSON.stringify(s);
+    }
+    paintButtons();
+    if (tiny) return;
+    drawChart();
+    if (tab === "client") paintClient();
+    if (tab === "draw") paintAnswers();
+    if (tab === "seeds" || tab === "map") paintLab(tab);
+    el.dataset.round = runs.b.k;
+    el.dataset.means = JSON.stringify([runs.a.mean, runs.b.mean]);
+  }
+
+  // ---- settings, the address, Python --------------------------------------------------------------
+  function settled(changed) {
+    if (changed.some((k) => !QUIET.has(k))) {
+      const going = playing || (runs && runs.b.k > 0);
+      if (step !== null && !changed.every((k) => k === "shown")) asked = asked && false;
+      restart();
+      if (going && !calm.matches && step === null) {
+        playing = true;
+        last = performance.now();
+        request();
+      } else stop();
+      speak();
+    }
+    if (step !== null && !asked) tell();
+    paint();
+    address();
+  }
+  let writing = 0;
+  function address() {
+    if (!onPage || tiny) return;
+    clearTimeout(writing);
+    writing = setTimeout(() => {
+      const text = writeAddress(state(), first);
+      if (text || location.hash.includes("="))
+        history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
+    }, 120);
+  }
+  function fromAddress() {
+    if (!onPage || tiny || !location.hash.includes("=")) return;
+    const found = readAddress(location.hash, first);
+    change({ ...structuredClone(first), ...found });
+    el.scrollIntoView({ block: "start" });
+  }
+  const rowsOf = (run) => {
+    const d = fed.model.d,
+      all = new Float64Array(CLIENTS * d);
+    run.models.forEach((w, i) => all.set(inTorchOrder(fed.s.model, w), i * d));
+    return new DataView(all.buffer);
+  };
+  function hand_over(now) {
+    if (onPage || !now) return; // a kernel hears of the models when the page rests
+    model.set("round", runs.b.k);
+    model.set("_from_a", rowsOf(runs.a));
+    model.set("_from_b", rowsOf(runs.b));
+    model.save_changes();
+  }
+  // Models made in Python take the place of this round's.
+  function takeBack(which) {
+    const given = model.get(`_to_${which}`),
+      d = fed.model.d;
+    if (!given || given.byteLength !== CLIENTS * d * 8) return;
+    const all = new Float64Array(given.buffer.slice(given.byteOffset, given.byteOffset + given.byteLength));
+    stop();
+    const models = range(CLIENTS).map((i) => fromTorchOrder(fed.s.model, all.slice(i * d, (i + 1) * d)));
+    const accuracy = models.map((w, i) => accuracyOf(fed.model, w, fed.clients[i].test));
+    runs = { ...runs, [which]: { ...runs[which], models, accuracy, mean: averageOf(accuracy, fed.s) } };
+    curves[which][curves[which].length - 1] = point(runs[which]);
+    paint();
+  }
+
+  // ---- put together -------------------------------------------------------------------------------
+  play.addEventListener("click", () => {
+    if (playing) {
+      stop();
+      paint();
+      hand_over(true);
+    } else start();
+  });
+  one.addEventListener("click", () => {
+    stop();
+    if (runs.b.k >= ROUNDS) restart();
+    land();
+    hand_over(true);
+  });
+  again.addEventListener("click", () => {
+    const going = playing;
+    restart();
+    if (going) start();
+    else stop();
+    paint();
+  });
+  pace.addEventListener("change", () => {
+    speed = pace.value;
+  });
+  flip.addEventListener("click", () => {
+    showB = !showB;
+    paint();
+  });
+  el.classList.add("pfl-explorer", "pg", "tex2jax_ignore", "mathjax_ignore");
+  el.classList.toggle("pg-small", tiny);
+  const both = element("div", { class: "pg-stages" }, halves.a, halves.b);
+  const link = el.dataset.link || model.get("link");
+  const card = element("section", { class: "pfl-card pg-card", "aria-label": "The federation playground" });
+  if (tiny) card.append(both, words, aloud, element("a", { class: "pg-link", href: link }, "Play with it"));
+  else
+    card.append(
+      tour,
+      front,
+      about,
+      both,
+      element("div", { class: "pg-drive" }, play, one, again, pace, flip),
+      words,
+      aloud,
+      chart.figure,
+      classes,
+      more,
+      bar,
+      ...Object.values(panels),
+    );
+  el.replaceChildren(card);
+
+  const measure = () => {
+    for (const p of [chart, spread, plane]) {
+      const wide = Math.round(clamp(card.clientWidth - 30, 300, 1400));
+      if (p.width === wide) continue;
+      p.width = wide;
+      p.svg.setAttribute("viewBox", `0 0 ${wide} ${p.height}`);
+    }
+    plane.margin[3] = plane.width < 500 ? 92 : 120;
+    chart.margin[1] = chart.width < 500 ? 12 : 124;
+    if (theme) paint();
+  };
+  const size = new ResizeObserver(measure);
+  size.observe(card);
+  const sight = new IntersectionObserver((entries) => {
+    visible = entries[entries.length - 1].isIntersecting;
+    last = performance.now();
+    if (visible) request();
+    else {
+      cancelAnimationFrame(frame);
+      frame = 0;
+    }
+  });
+  sight.observe(card);
+  const repaint = () => paint(),
+    before = () => {
+      printing = true;
+      paint();
+    },
+    after = () => {
+      printing = false;
+      paint();
+    };
+  const watch = new MutationObserver(repaint),
+    scheme = matchMedia("(prefers-color-scheme: dark)");
+  watch.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme", "theme"] });
+  watch.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "class"] });
+  scheme.addEventListener("change", repaint);
+  calm.addEventListener("change", () => {
+    if (calm.matches) stop();
+    paint();
+  });
+  addEventListener("beforeprint", before);
+  addEventListener("afterprint", after);
+  addEventListener("hashchange", fromAddress);
+  const wires = keys
+    .filter((k) => k !== "round")
+    .map((k) => [
+      `change:${k}`,
+      () => JSON.stringify(fed.s[k]) !== JSON.stringify(model.get(k)) && settled([k]),
+    ]);
+  wires.push(["change:_to_a", () => takeBack("a")], ["change:_to_b", () => takeBack("b")]);
+  for (const [event, act] of wires) model.on(event, act);
+
+  restart();
+  openTab("client");
+  tell();
+  measure();
+  paint();
+  if (calm.matches) {
+    if (tiny) finish();
+  } else {
+    playing = true; // alive from the first second, while in view
+    paintButtons();
+  }
+  return () => {
+    alive = false;
+    stop();
+    size.disconnect();
+    for (const w of ["a", "b"]) stages[w].size.disconnect();
+    sight.disconnect();
+    watch.disconnect();
+    scheme.removeEventListener("change", repaint);
+    removeEventListener("beforeprint", before);
+    removeEventListener("afterprint", after);
+    removeEventListener("hashchange", fromAddress);
+    for (const [event, act] of wires) model.off(event, act);
+  };
+}
+
+if (typeof PFL_STATIC !== "undefined")
+  playground({ model: still(PFL_STATIC.state), el: document.getElementById(PFL_STATIC.id) });
+export default { render: playground };
