@@ -8,6 +8,7 @@ PYTHON ?= python3
 PORT ?= 8000
 SCALE ?= smoke
 JOBS ?= 2
+export JOBS
 READY := .venv/.installed
 PY := .venv/bin/python
 FLOWER := .venv-flower/.installed
@@ -15,84 +16,90 @@ FLOWER_PY := .venv-flower/bin/python
 PARTS ?= all
 # one thread for each process: two processes with two threads each only get in each other's way
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest
-CHAPTERS := $(wildcard notebooks/*.ipynb notebooks/reference/*.ipynb)
+NOTEBOOKS := $(wildcard notebooks/*.ipynb notebooks/*/*.ipynb)
 
-.PHONY: help book serve test lint format unit notebooks site exercises slides pdf experiment experiments colab links dist bench soak oldest audit flower install clean veryclean
+.PHONY: help book serve test browser lint format unit notebooks site coverage exercises slides pdf experiment experiments colab links dist bench soak oldest audit flower install clean veryclean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 book: $(READY) ## build the book into _build/html (makes .venv first where it is missing)
 	@echo "== the book"
-	$(PY) tools/book.py
+	$(PY) -m devtools.book
 
 serve: $(READY) ## serve the built book on http://127.0.0.1:8000 (PORT=... for another port)
 	@test -f _build/html/index.html || $(MAKE) book
 	@echo "Open http://127.0.0.1:$(PORT) (stop with Ctrl-C)"
 	@$(PY) -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
 
-test: lint unit notebooks book site ## everything that continuous integration runs
+test: browser ## everything that continuous integration runs; sees to a browser first
+	@$(PY) -m devtools.stages lint unit notebooks book site
+
+browser: $(READY) ## find a Chromium or Chrome, or else get one (PFL_NO_BROWSER=1 does without)
+	@echo "== a browser"
+	@$(PY) -m devtools.browser
 
 lint: $(READY) ## check style and notebook hygiene
 	@echo "== style"
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
-	$(PY) tools/notebooks.py check
+	$(PY) -m devtools.notebooks check
 
 format: $(READY) ## put code and notebooks into the house style
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
-	$(PY) tools/notebooks.py clean
-	$(PY) tools/readme.py
+	$(PY) -m devtools.reference
+	$(PY) -m devtools.notebooks clean
+	$(PY) -m devtools.readme
 
 unit: $(READY) ## the library's tests
 	@echo "== unit tests"
-	$(PYTEST) -n $(JOBS) -m "not site and not notebooks" tests
+	$(PYTEST) -n $(JOBS) --ignore tests/site --ignore tests/notebooks tests
 
-notebooks: $(READY) ## run every chapter (nbval) and every experiment at smoke scale (papermill)
+notebooks: $(READY) ## run every notebook that is not up to date (papermill), compare its outputs (nbval)
 	@echo "== notebooks"
-ifneq ($(CHAPTERS),)
-	PYTHONPATH=tools $(PYTEST) -n $(JOBS) --dist loadfile -p nbval_keep --nbval-lax \
-	  --nbval-cell-timeout 600 --nbval-sanitize-with tests/nbval_sanitize.cfg $(CHAPTERS)
-endif
-	$(PYTEST) -n $(JOBS) -m notebooks tests/test_notebooks.py tests/test_colab.py
+	$(PY) -m devtools.runner
+	$(PYTEST) -p devtools.nbval_ran --nbval-lax --nbval-sanitize-with tests/notebooks/nbval_sanitize.cfg $(NOTEBOOKS)
+	$(PYTEST) -n $(JOBS) tests/notebooks
 
 site: $(READY) ## look at every page of the built book in a real browser
 	@echo "== the built book in Chromium"
-	$(PYTEST) -n $(JOBS) -m site tests/test_site.py tests/test_findable.py tests/test_reader.py \
-	  tests/test_accessibility.py tests/test_teaching.py
+	$(PYTEST) -n $(JOBS) tests/site
+
+coverage: $(READY) ## which lines of the library the unit tests run; a page for each file in _build/coverage
+	$(PYTEST) -n $(JOBS) --ignore tests/site --ignore tests/notebooks --cov --cov-report term:skip-covered --cov-report html tests
 
 exercises: $(READY) ## notebooks with the chapters' exercises, with and without solutions (`make book` does it too)
-	$(PY) tools/teaching.py exercises
+	$(PY) -m devtools.teaching exercises
 
 slides: $(READY) ## slides for each part, from the built book (`make book` does it too)
-	$(PY) tools/teaching.py slides
+	$(PY) -m devtools.teaching slides
 
 pdf: $(READY) ## the whole book on paper: _build/book.pdf, and the formula sheet (needs the built book)
 	@test -f _build/html/index.html || $(MAKE) book
-	$(PY) tools/pdf.py
+	$(PY) -m devtools.pdf
 
 experiment: $(READY) ## run one experiment: make experiment NAME=... SCALE=smoke
-	$(PY) tools/notebooks.py run "$(NAME)" SCALE=$(SCALE)
+	$(PY) -m devtools.notebooks run "$(NAME)" SCALE=$(SCALE)
 
 experiments: $(READY) ## run all experiments, resuming what was interrupted: SCALE=smoke, laptop or paper
-	$(PY) tools/notebooks.py run-all SCALE=$(SCALE)
+	$(PY) -m devtools.notebooks run-all SCALE=$(SCALE)
 
 colab: $(READY) ## run every notebook alone, with only what Colab brings (minutes; NAMES=... for some)
-	$(PY) tools/colab.py $(NAMES)
+	$(PY) -m devtools.colab $(NAMES)
 
 links: $(READY) ## broken links inside the built book, and where it points outside (ONLINE=1 asks there)
-	$(PY) tools/links.py $(if $(ONLINE),--online)
+	$(PY) -m devtools.links $(if $(ONLINE),--online)
 
 dist: $(READY) ## build what one would publish, into dist: a source archive and a wheel
-	$(PY) tools/release.py
+	$(PY) -m devtools.release
 
 bench: $(READY) ## how fast training is, against the usual way (best on a quiet machine)
 	cd benchmarks && ../$(PY) bench.py --save ../results/benchmarks/engine.json
 
 flower: $(FLOWER) ## run the methods over Flower, in .venv-flower (PARTS=death; ISOLATE=--isolate: loopback only)
 	$(FLOWER_PY) -m pytest tests/test_flower.py
-	$(FLOWER_PY) tools/flower.py $(PARTS) $(ISOLATE)
+	$(FLOWER_PY) -m devtools.flower $(PARTS) $(ISOLATE)
 
 $(FLOWER): $(READY)
 	@echo "== installing Flower into .venv-flower: it wants an older \`packaging\` than the book's tools"
@@ -104,18 +111,18 @@ $(FLOWER): $(READY)
 	touch $@
 
 soak: $(READY) ## the long tests: kills, fuzz, a full disk, hundreds of clients (an hour)
-	$(PY) tests/soak/soak.py
+	$(PY) -m tests.soak.soak
 
 oldest: $(READY) ## the library's central tests with the oldest versions it allows
-	tools/oldest.sh
+	devtools/oldest.sh
 
 audit: ## ask whether a pinned version has a known weakness (needs internet and pip-audit)
 	pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 install: $(READY) ## make .venv and install everything into it
-$(READY): requirements.txt constraints.txt pyproject.toml tools/install.sh
+$(READY): requirements.txt constraints.txt pyproject.toml devtools/install.sh
 	@echo "== installing into .venv"
-	PYTHON=$(PYTHON) tools/install.sh
+	PYTHON=$(PYTHON) devtools/install.sh
 
 clean: ## remove what was built, keep .venv
 	rm -rf _build .pytest_cache .ruff_cache .hypothesis build dist

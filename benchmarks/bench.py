@@ -24,7 +24,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from tqdm.auto import tqdm
 
 import pfl_lib
-from pfl_lib.experiments.measuring import processor
+from pfl_lib.book.experiments.measuring import processor
 from pfl_lib.formulas import attention_weights, mix
 
 #: model, clients, samples of each client, batch, optimiser; one epoch, from fresh models or, in the
@@ -85,7 +85,7 @@ def training(workload, asked):
     fed = federation(*workload, asked.device)
     start = fed.initial()
     for _ in tqdm(range(known), desc="training until they know their data", disable=not known):
-        start = fed.train(start, fed.everyone)
+        start = pfl_lib.train(fed, start, fed.everyone)
     words = f"{model}, {clients} clients of {samples}, batch {batch_size}, {optimizer}"
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "start.safetensors")

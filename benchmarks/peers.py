@@ -24,7 +24,8 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from torch.utils.data import DataLoader, TensorDataset
 
 import pfl_lib
-from pfl_lib import engines, models
+from pfl_lib import models
+from pfl_lib.local import stacked
 
 SIGMA, SELF_WEIGHT = 100.0, 0.2  # of the server step
 TURN = 0.5  # seconds that a turn lasts at least: one call of a fast way would measure the clock
@@ -138,7 +139,7 @@ class Tried:
     def __init__(self, changes, *workload):
         by_vmap, threads = changes.pop("vmap", False), changes.pop("threads", None)
         if changes.pop("compile", False):
-            engines._dense_step = torch.compile(engines._dense_step)
+            stacked._dense_step = torch.compile(stacked._dense_step)
         if "dtype" in changes:
             changes["dtype"] = getattr(torch, changes["dtype"])
         self.fed = federation(*workload, **changes)
@@ -150,7 +151,7 @@ class Tried:
         self.start = models_at_start(self.fed, workload)
 
     def __call__(self):
-        return self.fed.train(self.start, self.fed.everyone)
+        return pfl_lib.train(self.fed, self.start, self.fed.everyone)
 
 
 class Pairwise:

@@ -1,8 +1,8 @@
 """Make what a course needs, out of the chapters and nothing else.
 
-    python tools/teaching.py exercises [FOLDER]   notebooks for students, with and without solutions
-    python tools/teaching.py slides [FOLDER]      a deck for each part (needs the built book)
-    python tools/teaching.py formulas [FOLDER]    the formula sheet
+    python -m devtools.teaching exercises [FOLDER]   notebooks with and without solutions
+    python -m devtools.teaching slides [FOLDER]      a deck for each part (needs the built book)
+    python -m devtools.teaching formulas [FOLDER]    the formula sheet
 
 FOLDER is _build/html/teaching unless told otherwise; `make book` makes all three there.
 """
@@ -11,10 +11,10 @@ import re
 import sys
 from pathlib import Path
 
-import chapters
 import nbformat
-import reader
-from notebooks import setup_cell, text_of
+
+from devtools import chapters, reader
+from devtools.notebooks import setup_cell, text_of
 
 FOLDER = chapters.ROOT / "_build" / "html" / "teaching"
 INTRODUCTION = """\
@@ -108,8 +108,7 @@ def write_exercises(folder=FOLDER):
 # -------------------------------------------------------------------------------------- main
 def write_all(folder=FOLDER):
     """Everything that the book's teaching page links to."""
-    import formula_sheet
-    import slides
+    from devtools import formula_sheet, slides
 
     print(f"{write_exercises(folder)} exercise notebooks")
     print(f"{slides.write(folder)} slides")
@@ -124,11 +123,11 @@ def main(arguments):
     if arguments[0] == "exercises":
         print(f"{write_exercises(folder)} notebooks in {folder}")
     elif arguments[0] == "slides":
-        import slides
+        from devtools import slides
 
         print(f"{slides.write(folder)} slides in {folder}")
     else:
-        import formula_sheet
+        from devtools import formula_sheet
 
         print(f"{formula_sheet.write(folder)} formulas in {folder}")
     return 0

@@ -1,6 +1,6 @@
 """Run algorithms over Flower on this machine and write what was measured to results/flower.
 
-    python tools/flower.py PARTS [--isolate]
+    python -m devtools.flower PARTS [--isolate]
 
 Parts: simulation, network, death, tls, stranger, or all of them by "all".
 

@@ -1,11 +1,11 @@
 """Look after the notebooks: new, fill, clean, check, run.
 
-    python tools/notebooks.py new notebooks/05_name.ipynb "A title"   a skeleton to fill
-    python tools/notebooks.py fill PATHS        run, and store the outputs that tests compare
-    python tools/notebooks.py clean [PATHS]     strip outputs, normalise (all notebooks by default)
-    python tools/notebooks.py check [PATHS]     say what is not as it should be
-    python tools/notebooks.py run PATH SCALE=smoke [OTHER=VALUE]   run an experiment with papermill
-    python tools/notebooks.py run-all SCALE=laptop                 run all of them
+    python -m devtools.notebooks new notebooks/05_name.ipynb "A title"   a skeleton to fill
+    python -m devtools.notebooks fill PATHS        run, and store the outputs that tests compare
+    python -m devtools.notebooks clean [PATHS]   strip outputs, normalise (by default all)
+    python -m devtools.notebooks check [PATHS]     say what is not as it should be
+    python -m devtools.notebooks run PATH SCALE=smoke [OTHER=VALUE]   run an experiment
+    python -m devtools.notebooks run-all SCALE=laptop                 run all of them
 
 A committed notebook holds no outputs, but for cells tagged `nbval-check-output`: theirs are what
 the tests compare a fresh run with.
@@ -29,12 +29,14 @@ KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 # The first code cell of every notebook. It is written here and nowhere else: `clean` puts it into
 # every notebook, so to change it, change it here and run `make format`. It never touches torch
 # or numpy, which every place that runs notebooks brings along: nothing that it lets pip resolve
-# needs them. Where pip looks is pip's own affair (PIP_FIND_LINKS and the like; tools/colab.py).
+# needs them. Where pip looks is pip's own affair (PIP_FIND_LINKS and the like; devtools/colab.py).
 SETUP = """\
+import glob
 import importlib.util
 
 if importlib.util.find_spec("pfl_lib") is None:  # Colab and other bare machines
-    %pip install -q --no-deps pfl_lib mlxtend safetensors
+    library = next(iter(glob.glob("pfl_lib-*.whl")), "pfl_lib")  # uploaded, or fetched
+    %pip install -q --no-deps {library} mlxtend safetensors
     %pip install -q anywidget tqdm"""
 SETUP_TAGS = ["setup", "remove-cell"]
 
@@ -165,8 +167,6 @@ def run(path, given, out=None):
     Papermill only warns of a parameter that the notebook does not have; here it is refused.
     """
     import papermill
-    from executed import code_cells as own_cells
-    from executed import keep
 
     path = Path(path)
     names = parameters(nbformat.read(path, as_version=4))
@@ -185,17 +185,12 @@ def run(path, given, out=None):
         papermill.execute_notebook(
             path, out, parameters=given, cwd=path.parent, progress_bar=False, kernel_name="python3"
         )
-    if all(names[name] == value for name, value in given.items()):
-        # nothing was changed, so this is just what the book would have run
-        executed = nbformat.read(out, as_version=4)
-        seconds = executed.metadata.papermill.duration
-        keep(path, [cell.outputs for cell in own_cells(executed)], seconds=seconds)
     return out
 
 
 @contextlib.contextmanager
 def progress_bar(*folders):
-    """A bar in the terminal that follows what ``pfl_lib.experiments.measure`` says in a folder.
+    """A bar in the terminal that follows what ``experiments.measure`` says in a folder.
 
     The notebook runs in another process, and its own bars would end up in the notebook.
     """
@@ -290,17 +285,23 @@ EXPERIMENT = [
     ("markdown", "# TITLE\n\nWhich table or figure this is, and what it takes to run.", {}),
     ("setup", "", {}),
     (
+        "markdown",
+        "## What we measured\n\nWhat it shows, and what it does not. Once a run is stored, begin "
+        "with it: `found = opening(NAME)`, from `pfl_lib.book.experiments`.",
+        {},
+    ),
+    ("markdown", "## Run it yourself", {}),
+    (
         "code",
         'SCALE = "smoke"  # or "laptop", or "paper"',
         {"tags": ["parameters"]},
     ),
     (
         "code",
-        "from pfl_lib.experiments import pick\n\n"
+        "from pfl_lib.book.experiments import pick\n\n"
         'at = pick(SCALE, {"smoke": {"rounds": 2}, "laptop": {"rounds": 20}})',
-        {},
+        {"tags": ["run-it-yourself"]},
     ),
-    ("markdown", "## What was measured\n\nWhat it shows, and what it does not.", {}),
 ]
 
 

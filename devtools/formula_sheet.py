@@ -8,8 +8,8 @@ import inspect
 import re
 from pathlib import Path
 
-import chapters
-from page import whole_page
+from devtools import chapters
+from devtools.page import whole_page
 
 NAME = "formulas.html"
 BODY = """\

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urljoin
 
-import chapters
-import formula_sheet
 from bs4 import BeautifulSoup, NavigableString
-from page import whole_page
+
+from devtools import chapters, formula_sheet
+from devtools.page import whole_page
 
 BUILT = chapters.ROOT / "_build" / "html"
 MOST_WORDS = 40

@@ -1,11 +1,13 @@
 """What a page tells those who do not read it in place: search engines, chats, Colab.
 
 - a description and a social card (title, words, a picture) for every page, made offline;
-- the download button of a notebook gives the plain copy (tools/reader.py), and the Colab button
+- the download button of a notebook gives the plain copy (devtools/reader.py), and the Colab button
   opens it, from the branch to which the site is published;
+- buttons that need the repository's address are there only when ``_config.yml`` says it; pages ask
+  by ``{only} published``;
 - the library's reference leads from a formula to its equation in the book;
-- ``{notebook-downloads}``, a table of all notebooks to download, ``{versions}``, and
-  ``{long-tests}``, what they measured;
+- ``{notebook-downloads}``, a table of all notebooks to download, ``{library-download}``,
+  ``{versions}``, and ``{long-tests}``, what they measured;
 - a sitemap, when ``html_baseurl`` says where the site is.
 """
 
@@ -56,8 +58,8 @@ def draw_card(path, title, site):
     from PIL import Image, ImageDraw, ImageFont
 
     def font(size, weight="normal"):
-        found = font_manager.findfont(font_manager.FontProperties("DejaVu Sans", weight=weight))
-        return ImageFont.truetype(found, size)
+        wanted = font_manager.FontProperties(family="DejaVu Sans", weight=weight)
+        return ImageFont.truetype(font_manager.findfont(wanted), size)
 
     picture = Image.new("RGB", SIZE, "#0f3d57")
     pen = ImageDraw.Draw(picture)
@@ -126,6 +128,17 @@ def _sitemap(app, error):
 
 
 # ------------------------------------------------------------------------------------- buttons
+def _published(app, config):
+    """Without the address of a repository there is nothing that a button could open."""
+    options = config.html_theme_options
+    there = bool(options.get("repository_url"))
+    options |= {"use_repository_button": there, "use_issues_button": there}
+    if there:
+        app.tags.add("published")
+    else:
+        options["launch_buttons"] = {}
+
+
 def _plain_buttons(app, pagename, templatename, context, doctree):
     """Downloads and Colab get the plain copy of a notebook."""
     if doctree is None or Path(app.env.doc2path(pagename)).suffix != ".ipynb":
@@ -167,6 +180,24 @@ class NotebookDownloads(SphinxDirective):
         holder = nodes.container()
         self.state.nested_parse(StringList(rows, "notebook-downloads"), 0, holder)
         return holder.children
+
+
+class LibraryDownload(SphinxDirective):
+    """The library as one file, to download; `make book` puts it there (devtools/book.py)."""
+
+    def run(self):
+        name = wheel_name()
+        up = "../" * self.env.docname.count("/")
+        link = f'<a href="{up}download/{name}" download>{name}</a>'
+        holder = nodes.container()
+        self.state.nested_parse(StringList([link], "library-download"), 0, holder)
+        return holder.children
+
+
+def wheel_name():
+    import pfl_lib
+
+    return f"pfl_lib-{pfl_lib.__version__}-py3-none-any.whl"
 
 
 class Versions(SphinxDirective):
@@ -244,9 +275,11 @@ def _in_order(env):
 
 def setup(app):
     app.add_directive("notebook-downloads", NotebookDownloads)
+    app.add_directive("library-download", LibraryDownload)
     app.add_directive("versions", Versions)
     app.add_directive("long-tests", LongTests)
     app.setup_extension("sphinx.ext.autodoc")
+    app.connect("config-inited", _published)
     app.connect("autodoc-process-docstring", _equations)
     app.connect("html-page-context", _metadata, priority=600)
     app.connect("html-page-context", _plain_buttons, priority=600)

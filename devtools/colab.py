@@ -1,7 +1,7 @@
 """Run notebooks as Colab would: each alone, in an empty folder, with only what Colab brings.
 
-    python tools/colab.py                      every notebook
-    python tools/colab.py 01_fedavg fedamp     some, by the beginning of their file's name
+    python -m devtools.colab                      every notebook
+    python -m devtools.colab 01_fedavg fedamp     some, by the beginning of their file's name
 
 Colab itself is a web service and cannot be started here, so this comes as near as it can: an
 environment that holds what Colab has installed and nothing of ours, and pip pointed at a wheel that
@@ -25,12 +25,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import nbformat
-import release
 from filelock import FileLock
 from jupyter_client import AsyncKernelManager
 from jupyter_client.kernelspec import KernelSpecManager
 from nbclient import NotebookClient
-from notebooks import ROOT, all_notebooks
+
+from devtools import release
+from devtools.notebooks import ROOT, all_notebooks
 
 ROOM = ROOT / "_build" / "colab"
 # what Colab brings, as far as our notebooks could notice, and what runs a notebook at all
@@ -109,8 +110,11 @@ def machine(python, room):
     return room / "bin" / "python"
 
 
-def run_alone(path, bare, wheelhouse, timeout=900):
-    """Run the notebook at ``path`` on a fresh machine; returns (seconds, notebook)."""
+def run_alone(path, bare, wheelhouse, timeout=900, uploaded=()):
+    """Run the notebook at ``path`` on a fresh machine; returns (seconds, notebook).
+
+    ``uploaded``: files that lie beside it there.
+    """
     notebook = nbformat.read(path, as_version=4)
     probe = nbformat.v4.new_code_cell(_AFTERWARDS)
     notebook.cells.append(probe)
@@ -119,6 +123,8 @@ def run_alone(path, bare, wheelhouse, timeout=900):
         python = machine(bare, room / "machine")
         for name in ("home", "content", "kernels/colab"):
             (room / name).mkdir(parents=True)
+        for file in uploaded:
+            shutil.copy(file, room / "content")
         settings = {
             "PIP_NO_INDEX": "1",
             "PIP_FIND_LINKS": str(wheelhouse),

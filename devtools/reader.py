@@ -1,6 +1,6 @@
 """Write plain copies of the notebooks, for Colab and any other place that runs notebooks.
 
-    python tools/reader.py [FOLDER]     default: _build/html/download
+    python -m devtools.reader [FOLDER]     default: _build/html/download
 
 The book's notebooks are written in MyST Markdown: boxes, numbered equations, citations. Jupyter
 Book understands it, Colab would show it raw. The copies say the same in plain Markdown, and their
@@ -8,14 +8,17 @@ code is the same to the letter. `make book` writes them, and `notebooks.zip` wit
 that they can be downloaded from the site.
 """
 
+import base64
 import functools
+import html
 import re
 import sys
 import zipfile
 from pathlib import Path
 
-import chapters
-from notebooks import ROOT, all_notebooks, clean, text_of
+from devtools import chapters
+from devtools.notebooks import ROOT, all_notebooks, clean, text_of
+from pfl_lib.book import draw
 
 FOLDER = ROOT / "_build" / "html" / "download"
 SITE = "Personalised federated learning: understand it, play with it, use it"
@@ -56,6 +59,16 @@ def statements():
         for text in pages().values()
         for kind, name, label in marks.findall(text)
     }
+
+
+@functools.cache
+def figures():
+    """{label: (page, number)} of the figures. Sphinx counts them as one turns the pages."""
+    drawn = re.compile(r"^`{3,}\{drawn\} \S+\n:name: (\S+)$", re.MULTILINE)
+    found = [
+        (label, page) for page in chapters.in_order() for label in drawn.findall(pages()[page])
+    ]
+    return {label: (page, number) for number, (label, page) in enumerate(found, start=1)}
 
 
 @functools.cache
@@ -119,6 +132,10 @@ def role(kind, content, page):
             there, number = exercises()[target]
             here = there == page
             return f"exercise {number}" + ("" if here else f" in {_elsewhere(there, page)}")
+        if target in figures():
+            there, number = figures()[target]
+            here = there == page
+            return f"Figure {number}" + ("" if here else f" in {_elsewhere(there, page)}")
         return statements().get(target, f"*{target}*")
     if kind == "term":
         return words or target
@@ -149,6 +166,11 @@ def box(kind, argument, options, body, page):
         if name == "Proof":
             return f"*Proof.* {body} ∎" if "$$" not in body[-3:] else f"*Proof.* {body}\n\n∎"
         return _quoted(f"{name}{f' ({argument})' if argument else ''}.", body)
+    if kind == "drawn":
+        picture = base64.b64encode(draw.standalone(argument).encode()).decode()
+        alt = html.escape(draw.described(argument))
+        image = f'<img alt="{alt}" src="data:image/svg+xml;base64,{picture}">'
+        return f"{image}\n\n**Figure {figures()[options['name']][1]}.** {body}"
     if kind == "math":
         return f"$$\n{body}\n$$"
     return _quoted(argument or kind.replace("-", " ").capitalize(), body)

@@ -1,12 +1,12 @@
 """Run a notebook once, use its outputs twice.
 
-The tests run every notebook (nbval, papermill) and the book needs its outputs. What a test ran is
-kept under ``_build/executed`` and handed to the book's execution cache, so that nothing runs twice.
-The cache of Jupyter Book sees a changed notebook but not a changed library or result file: their
-fingerprint is kept beside the outputs, and what was computed with another one is thrown away.
+The tests look at what every notebook prints, and the book shows it. devtools/runner.py runs the
+notebooks; what came out is kept under ``_build/executed`` until the notebook, the library or a
+result file changes: a fingerprint of these is kept beside the outputs.
 """
 
 import hashlib
+import os
 import shutil
 from pathlib import Path
 
@@ -40,17 +40,56 @@ def code_cells(notebook):
     ]
 
 
-def keep(path, outputs, root=ROOT, seconds=None):
-    """Keep the outputs of each code cell of the notebook at ``path``, and how long it took."""
-    notebook = nbformat.read(path, as_version=4)
+def keep(path, outputs, root=ROOT, seconds=None, notebook=None, made_with=None):
+    """Keep the outputs of each code cell of the notebook at ``path``, and how long it took.
+
+    ``notebook`` and ``made_with``: it and ``fingerprint()``, as they were when it began to run.
+    """
+    notebook = notebook or nbformat.read(path, as_version=4)
     for count, (cell, out) in enumerate(zip(code_cells(notebook), outputs, strict=True), start=1):
         cell.outputs = [nbformat.from_dict(o) for o in out]
         cell.execution_count = count
-    notebook.metadata["pfl_fingerprint"] = fingerprint(root)
+    notebook.metadata["pfl_fingerprint"] = made_with or fingerprint(root)
     notebook.metadata["pfl_seconds"] = seconds
-    target = root / KEPT.relative_to(ROOT) / Path(path).resolve().relative_to(root)
+    target = _place(path, root)
     target.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(notebook, target)
+    aside = target.with_suffix(".part")  # so that nobody ever finds half a notebook
+    nbformat.write(notebook, aside)
+    os.replace(aside, target)
+
+
+def _place(path, root=ROOT):
+    return root / KEPT.relative_to(ROOT) / Path(path).resolve().relative_to(root)
+
+
+def _kept(path, root):
+    try:
+        return nbformat.read(_place(path, root), as_version=4)
+    except (OSError, ValueError):
+        return None
+
+
+def current(path, now, root=ROOT):
+    """The notebook at ``path`` with what it printed when it was run, or None if that was another.
+
+    ``now`` is today's ``fingerprint()``.
+    """
+    ran = _kept(path, root)
+    if ran is None or ran.metadata.get("pfl_fingerprint") != now:
+        return None
+    notebook = nbformat.read(path, as_version=4)
+    ours, theirs = code_cells(notebook), code_cells(ran)
+    if [c.source for c in ours] != [c.source for c in theirs]:
+        return None
+    for cell, other in zip(ours, theirs):
+        cell.outputs, cell.execution_count = other.outputs, other.execution_count
+    return notebook
+
+
+def seconds(path, root=ROOT):
+    """How long the notebook at ``path`` took the last time, or None."""
+    ran = _kept(path, root)
+    return ran and ran.metadata.get("pfl_seconds")
 
 
 def hand_to_the_book(root=ROOT):
@@ -68,22 +107,15 @@ def hand_to_the_book(root=ROOT):
     cache, used = get_cache(cache_path), 0
     for path in sorted(kept.rglob("*.ipynb")):
         source = root / path.relative_to(kept)
-        executed = nbformat.read(path, as_version=4)
-        if executed.metadata.pop("pfl_fingerprint", None) != now or not source.exists():
+        notebook = current(source, now, root) if source.exists() else None
+        if notebook is None:
             path.unlink()
             continue
-        notebook = nbformat.read(source, as_version=4)
-        ours, theirs = code_cells(notebook), code_cells(executed)
-        if [c.source for c in ours] != [c.source for c in theirs]:
-            path.unlink()
-            continue
-        for cell, ran in zip(ours, theirs):
-            cell.outputs, cell.execution_count = ran.outputs, ran.execution_count
-        seconds = executed.metadata.get("pfl_seconds")
-        if (seconds or 0) > BUDGET[source.parent.name]:
+        took = seconds(source, root)
+        if (took or 0) > BUDGET[source.parent.name]:
             budget = f"{BUDGET[source.parent.name]} s allowed on quiet cores"
-            print(f"{source.relative_to(root)} took {seconds:.0f} s, {budget}")
-        data = {"execution_seconds": seconds}  # for the status page
+            print(f"{source.relative_to(root)} took {took:.0f} s, {budget}")
+        data = {"execution_seconds": took}  # for the status page
         bundle = CacheBundleIn(notebook, str(source), data=data)
         cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
         used += 1

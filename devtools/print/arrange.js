@@ -1,5 +1,5 @@
 // Turn the one long page of the book into a book for paper: title, contents, chapters, and at the
-// end what a reader should not see at once: answers, solutions, reasons. Run by tools/pdf.py.
+// end what a reader should not see at once: answers, solutions, reasons. Run by devtools/pdf.py.
 ({ title, author, version, parts }) => {
   const make = (tag, className, ...children) => {
     const made = document.createElement(tag);

@@ -1,5 +1,6 @@
 """Small repairs for Jupyter Book 1 with Sphinx 7 (drop them when upstream no longer needs them)."""
 
+import os
 import re
 from pathlib import Path
 
@@ -40,6 +41,11 @@ def _singlehtml_handlers(app):
         handlers.setdefault("singlehtml", {}).setdefault(name, pair)
 
 
+def _write_side_by_side(app, env):
+    """Read one by one (sphinx-proof cannot put halves together), written by two processes."""
+    app.parallel = int(os.environ.get("JOBS", 2))
+
+
 def _names_that_match(app, exception):
     """The theme's buttons and myst-nb's folds are called by the words that they show."""
     if exception is not None or app.builder.name != "html":
@@ -53,8 +59,19 @@ def _names_that_match(app, exception):
             path.write_text(repaired, encoding="utf-8")
 
 
+# Readers know it as pfl_lib.Federation, under which the reference shows it.
+SHOWN_UNDER_ANOTHER_NAME = ("py:class", "pfl_lib.local.federation.LocalFederation")
+
+
+def _other_names(app, config):
+    """A list in _config.yml would not do: Sphinx looks for tuples."""
+    config.nitpick_ignore = [*config.nitpick_ignore, SHOWN_UNDER_ANOTHER_NAME]
+
+
 def setup(app):
+    app.connect("config-inited", _other_names)
     app.connect("html-page-context", _dedupe_inline_js, priority=900)
     app.connect("builder-inited", _singlehtml_handlers)
+    app.connect("env-updated", _write_side_by_side)
     app.connect("build-finished", _names_that_match)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

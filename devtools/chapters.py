@@ -7,7 +7,8 @@ from pathlib import Path
 
 import nbformat
 import yaml
-from notebooks import all_notebooks
+
+from devtools.notebooks import all_notebooks
 
 ROOT = Path(__file__).resolve().parents[1]
 NUMBERED = re.compile(r"notebooks/\d\d_\w+$")
@@ -49,63 +50,86 @@ def chapters():
     return [ROOT / f"{page}.ipynb" for pages in parts().values() for page in pages]
 
 
+def in_order():
+    """The names of all pages, as a reader of the whole book would turn them."""
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+
+    def names(node):
+        own = [node["file"]] if "file" in node else []
+        below = [*node.get("parts", []), *node.get("chapters", []), *node.get("sections", [])]
+        return own + [name for child in below for name in names(child)]
+
+    return [toc["root"], *names(toc)]
+
+
 def read(path):
     return nbformat.read(path, as_version=4)
 
 
 def split(notebook):
-    """The chapter's cells before its exercises, and its exercises with their solutions.
-
-    A markdown cell usually ends one solution and begins the next exercise, so cells are taken
-    apart at the marks of sphinx-exercise.
-    """
-    before, exercises, state, words = [], [], "before", []
-
-    def put():
-        """The words gathered so far go where the state says."""
-        text = "\n".join(words).strip()
-        words.clear()
-        if not text:
-            return
-        if state == "before":
-            before.append(nbformat.v4.new_markdown_cell(text))
-        elif state == "exercise":
-            exercises[-1].text += text
-        elif state == "solution":
-            exercises[-1].solution.append(nbformat.v4.new_markdown_cell(text))
-
+    """The chapter's cells before its exercises, and its exercises with their solutions."""
+    chapter = _Splitter()
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            if state == "before":
-                before.append(cell)
-            elif state == "solution":
-                exercises[-1].solution.append(cell)
-            else:
-                raise ValueError(f"a code cell among the exercises has no owner: {cell.source!r}")
-            continue
+            chapter.code(cell)
+        else:
+            chapter.markdown(cell)
+    return chapter.before, chapter.exercises
+
+
+class _Splitter:
+    """Takes cells apart at the marks of sphinx-exercise: a markdown cell usually ends one solution
+    and begins the next exercise."""
+
+    def __init__(self):
+        self.before, self.exercises, self.state, self.words = [], [], "before", []
+
+    def code(self, cell):
+        if self.state == "before":
+            self.before.append(cell)
+        elif self.state == "solution":
+            self.exercises[-1].solution.append(cell)
+        else:
+            raise ValueError(f"a code cell among the exercises has no owner: {cell.source!r}")
+
+    def markdown(self, cell):
         lines = iter(cell.source.splitlines())
         for line in lines:
             mark = MARK.match(line)
             if line == "## Exercises":
-                put()
-                state = "between"
-            elif not mark:
-                words.append(line)
+                self.put()
+                self.state = "between"
+            elif mark:
+                self.put()
+                self.mark(*mark.groups(), _until_fence(lines))
             else:
-                put()
-                what, edge, label = mark.groups()
-                options = _until_fence(lines)
-                if edge == "end":
-                    state = "between"
-                elif what == "exercise":
-                    exercises.append(Exercise(options["label"], ""))
-                    state = "exercise"
-                elif label != exercises[-1].label:
-                    raise ValueError(f"the solution of {label} follows {exercises[-1].label}")
-                else:
-                    state = "solution"
-        put()
-    return before, exercises
+                self.words.append(line)
+        self.put()
+
+    def mark(self, what, edge, label, options):
+        """A mark begins or ends an exercise or its solution."""
+        if edge == "end":
+            self.state = "between"
+        elif what == "exercise":
+            self.exercises.append(Exercise(options["label"], ""))
+            self.state = "exercise"
+        elif label != self.exercises[-1].label:
+            raise ValueError(f"the solution of {label} follows {self.exercises[-1].label}")
+        else:
+            self.state = "solution"
+
+    def put(self):
+        """The words gathered so far go where the state says."""
+        text = "\n".join(self.words).strip()
+        self.words.clear()
+        if not text:
+            return
+        if self.state == "before":
+            self.before.append(nbformat.v4.new_markdown_cell(text))
+        elif self.state == "exercise":
+            self.exercises[-1].text += text
+        elif self.state == "solution":
+            self.exercises[-1].solution.append(nbformat.v4.new_markdown_cell(text))
 
 
 def _until_fence(lines):

@@ -1,6 +1,6 @@
 """Build what one would publish: a source archive, and a wheel made from that archive.
 
-    python tools/release.py [FOLDER]     default: dist
+    python -m devtools.release [FOLDER]     default: dist
 
 The version stands in pfl_lib/_version.py. Needs no network: it uses the setuptools installed here.
 """

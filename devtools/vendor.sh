@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fill static/vendor with the browser files that the built pages need, so that the book works
-# with no internet, and tests/vendor with what the tests look at pages with. The results are
+# with no internet, and tests/site/vendor with what the tests look at pages with. The results are
 # committed: run this only to move to another version (needs npm).
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -37,7 +37,7 @@ echo "reveal.js $reveal" >"$to/VERSION"
 
 # The accessibility checker of the tests; no page loads it.
 fetch axe-core "$axe"
-from=$tmp/axe-core to=tests/vendor/axe
+from=$tmp/axe-core to=tests/site/vendor/axe
 rm -rf "$to"
 mkdir -p "$to"
 cp "$from/LICENSE" "$from/axe.min.js" "$to/"

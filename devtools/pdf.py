@@ -1,6 +1,6 @@
 """The whole book as a PDF: _build/book.pdf, printed from the book's single page by Chromium.
 
-    python tools/pdf.py
+    python -m devtools.pdf
 
 Chapters as on the pages; explorers as they stand before anybody touches them; answers, solutions
 and quiz reasons at the end. It prints twice: the contents' page numbers are read from the first
@@ -11,11 +11,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import formula_sheet
 import yaml
-from browser import chromium, serve, wait_for_maths
-from executed import ROOT, hand_to_the_book
 
+from devtools import formula_sheet
+from devtools.browser import chromium, serve, wait_for_maths
+from devtools.executed import ROOT, hand_to_the_book
 from pfl_lib import __version__
 
 HERE = Path(__file__).resolve().parent

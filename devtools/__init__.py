@@ -1,0 +1,1 @@
+"""The project's own tools, each run as `python -m devtools.NAME`."""

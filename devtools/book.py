@@ -1,0 +1,87 @@
+"""Build the book into _build/html, strictly: a warning is an error.
+
+python -m devtools.book             nothing at all if nothing has changed since the last time
+python -m devtools.book --again     in any case
+"""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from devtools import executed, reader, release, runner, teaching
+from devtools.executed import ROOT
+
+HTML = ROOT / "_build" / "html"
+STAMP = ROOT / "_build" / "book-is-built-from"
+
+
+def made_from():
+    """A hash of all that the book is made from: what git knows, or would if it were added."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    except (OSError, subprocess.CalledProcessError):  # a copy without git is always built
+        return None
+    digest = hashlib.sha256(sys.version.encode())
+    for name in sorted(set(listed.split("\0"))):
+        if not name.startswith("tests/") and (ROOT / name).is_file():
+            digest.update(f"{name}\0".encode())
+            digest.update(hashlib.sha256((ROOT / name).read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def built():
+    """Is there a finished book, made from all of this as it is now?"""
+    return STAMP.exists() and STAMP.read_text() == made_from()
+
+
+def pages():
+    """Jupyter Book's own build."""
+    # --all: warnings are only given for pages that are read, so read all of them
+    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", ".", "--all", "-q"]
+    strict = ["-W", "-n", "--keep-going"]
+    return subprocess.run([*command, *strict], cwd=ROOT, check=False).returncode == 0
+
+
+def build():
+    """Notebooks, pages, and what lies beside them. Returns an exit code."""
+    STAMP.unlink(missing_ok=True)
+    began, source = time.monotonic(), made_from()
+    code = runner.main()
+    if code:
+        return code
+    executed.hand_to_the_book()
+    shutil.rmtree(HTML, ignore_errors=True)
+    print("writing the pages …", flush=True)
+    if not pages():
+        return 1
+    reader.write()
+    teaching.write_all()
+    with tempfile.TemporaryDirectory() as folder:  # the library, for those who upload it somewhere
+        shutil.copy(release.build(folder)[1], HTML / "download")
+    if source:
+        STAMP.write_text(source)
+    print(f"built in {runner.clock(time.monotonic() - began)}")
+    return 0
+
+
+def main(arguments):
+    if "--again" in arguments or not built():
+        code = build()
+        if code:
+            return code
+    else:
+        print("nothing has changed since the book was built")
+    print(f"The book is ready. Open {(HTML / 'index.html').as_uri()} or run `make serve`.")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit("\nstopped; the next run goes on from here")

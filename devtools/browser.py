@@ -1,0 +1,184 @@
+"""A real browser and a folder to show it: what the tests and the PDF share.
+
+    python -m devtools.browser      find a browser, or else get one (`make test` begins with it)
+
+At its top it needs the standard library only: the tests load it where Playwright is missing too.
+"""
+
+import contextlib
+import functools
+import http.server
+import os
+import queue
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+# where Playwright puts what it downloads, below one of these folders
+DOWNLOADS = ("~/.cache/ms-playwright", "~/Library/Caches/ms-playwright")
+DOWNLOADED = ("chromium-*/chrome-*/chrome", "chromium-*/chrome-*/*.app/Contents/MacOS/*")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+FETCH = [sys.executable, "-m", "playwright", "install", "chromium"]
+QUIET = 20  # seconds without a word after which a download is given up
+UPDATE, PACKAGES = 25, 600  # seconds for asking which packages there are, and for getting them
+NONE = """\
+The built book is tested in a real browser, and there is none on this machine:
+no Chromium or Chrome was found, Playwright could not download one, and the system's
+packages could not be installed. Nothing has been run. Either
+
+    install Chromium or Chrome, or name one:   PFL_CHROMIUM=/path/to/chrome make test
+    or leave the tests in a browser out:       PFL_NO_BROWSER=1 make test"""
+
+
+# -------------------------------------------------------------------------------------- finding
+def candidates():
+    """Where a Chromium or Chrome may be on this machine, the best first."""
+    named = os.environ.get("PFL_CHROMIUM")
+    if named:
+        return [named]
+    found = [*filter(None, map(shutil.which, NAMES)), MAC]
+    folders = [os.environ.get("PLAYWRIGHT_BROWSERS_PATH"), *DOWNLOADS]
+    for folder in filter(None, folders):
+        for pattern in DOWNLOADED:  # the newest first
+            found += sorted(map(str, Path(folder).expanduser().glob(pattern)), reverse=True)
+    return found
+
+
+def starts(path):
+    """Does it start at all?  One that lacks a system library does not."""
+    try:
+        asked = [path, "--version"]
+        done = subprocess.run(asked, capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+@functools.cache
+def find_browser():
+    """The path of a Chromium or Chrome that starts on this machine, or None."""
+    return next((path for path in candidates() if starts(path)), None)
+
+
+# -------------------------------------------------------------------------------------- getting
+def ensure():
+    """Find a browser, or get one: from Playwright, or from the system where that is allowed."""
+    find_browser.cache_clear()
+    for get in (lambda: None, download, packages):
+        get()
+        find_browser.cache_clear()
+        if find_browser() or os.environ.get("PFL_CHROMIUM"):
+            break
+    return find_browser()
+
+
+def download():
+    """Playwright's own Chromium; given up when nothing has been heard for a while."""
+    print("no browser here; Playwright downloads one", flush=True)
+    patience = {"PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT": str(500 * QUIET)}  # milliseconds
+    try:
+        process = subprocess.Popen(
+            FETCH,
+            env=os.environ | patience,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # so that what it starts can be ended with it
+        )
+    except OSError:
+        return
+    heard = queue.Queue()
+
+    def listen():
+        for line in process.stdout:
+            if b"retry" not in line.lower() and b"error" not in line.lower():
+                heard.put(line)
+        heard.put(None)
+
+    threading.Thread(target=listen, daemon=True).start()
+    with contextlib.suppress(queue.Empty):
+        while heard.get(timeout=QUIET) is not None:
+            pass
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, 15)
+    process.wait()
+
+
+def packages():
+    """Chromium from Debian's or Ubuntu's packages, where this user may install any."""
+    if shutil.which("apt-get") is None:
+        return
+    root = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    quick = ["-qq", "-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=10"]
+    wanted = ["-y", "--no-install-recommends", "chromium", "fonts-liberation"]
+    print("no browser here; apt-get installs one, if it may", flush=True)
+    for command, seconds in (
+        ([*root, "true"], 5),
+        ([*root, "apt-get", "update", *quick], UPDATE),
+        ([*root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", *quick, *wanted],
+         PACKAGES),
+    ):  # fmt: skip
+        try:
+            subprocess.run(command, capture_output=True, timeout=seconds, check=True)
+        except (OSError, subprocess.SubprocessError):
+            return
+
+
+# ---------------------------------------------------------------------------------------- using
+@contextlib.contextmanager
+def chromium():
+    """A headless Chromium, closed at the end."""
+    from playwright.sync_api import sync_playwright
+
+    path = find_browser()
+    if path is None:
+        raise ValueError("needs Chromium or Chrome; name one in PFL_CHROMIUM")
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+@contextlib.contextmanager
+def serve(folder):
+    """The address of a folder, served to this machine only until the end."""
+    handler = functools.partial(_Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
+def wait_for_maths(page):
+    """Until MathJax has set every formula of the page."""
+    page.wait_for_function("window.MathJax && MathJax.startup && MathJax.startup.promise")
+    page.evaluate("() => MathJax.startup.promise.then(() => 1)")
+
+
+def main():
+    if os.environ.get("PFL_NO_BROWSER") == "1":
+        print("PFL_NO_BROWSER=1: tests in a real browser are left out")
+        return 0
+    found, named = ensure(), os.environ.get("PFL_CHROMIUM")
+    if named and not found:
+        print(f"PFL_CHROMIUM must be the path of a Chromium or Chrome that starts; got {named!r}")
+    elif not found:
+        print(NONE)
+    else:
+        print(f"browser: {found}")
+    return int(not found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,136 @@
+"""Kernels that start at once: forked from a process that has imported what every notebook imports.
+
+To import torch, matplotlib and the rest takes seconds of processor time, and there are eighty
+notebooks. ``Template`` imports them once; every kernel is a copy of it that has run nothing yet.
+"""
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+from jupyter_client.manager import AsyncKernelManager
+
+ROOT = Path(__file__).resolve().parents[1]
+# What notebooks import, but for pyplot, which wants to know its kernel. The first torch.func.grad
+# imports torch._dynamo.
+IMPORTED = (
+    "ipykernel.kernelapp",
+    "ipykernel.ipkernel",
+    "torch",
+    "torch._dynamo",
+    "matplotlib.figure",
+    "matplotlib.backends.backend_agg",
+    "sklearn.datasets",
+)
+SETTINGS = {"MPLBACKEND": "module://matplotlib_inline.backend_inline", "OMP_NUM_THREADS": "1"}
+
+
+def template():
+    """A ``Template``, where a process may be forked after so much has been imported."""
+    return Template() if sys.platform == "linux" else None
+
+
+class Template:
+    """A process that forks a kernel for every connection file it is told."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "devtools.kernels"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def fork(self, connection_file, folder):
+        """The number of a new process, a kernel that works in ``folder``."""
+        print(json.dumps([str(connection_file), str(folder)]), file=self.process.stdin, flush=True)
+        return int(self.process.stdout.readline())
+
+
+def fork_kernels():
+    """The template's life: import, then fork for every line that comes in, until none can come."""
+    os.environ |= SETTINGS | {"JPY_PARENT_PID": str(os.getpid())}  # kernels die with their parent
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started all this
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody here waits for a kernel's end
+    for name in IMPORTED:
+        importlib.import_module(name)
+    for line in sys.stdin:
+        kernel = os.fork()
+        if kernel == 0:
+            _be_a_kernel(*json.loads(line))
+        print(kernel, flush=True)
+
+
+def _be_a_kernel(connection_file, folder):
+    from ipykernel.kernelapp import IPKernelApp
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()  # a group of its own, so that what it starts ends with it
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)  # the other two are the template's wires
+    os.chdir(folder)
+    try:
+        IPKernelApp.launch_instance(argv=["-f", connection_file, "--HistoryManager.enabled=False"])
+    finally:
+        os._exit(0)
+
+
+class _Process:
+    """What a kernel manager asks of a kernel's process."""
+
+    stdin = stdout = stderr = None
+
+    def __init__(self, pid):
+        self.pid = pid
+
+    def poll(self):
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return 0
+        return None
+
+    def wait(self):
+        return 0
+
+    def send_signal(self, number):
+        os.kill(self.pid, number)
+
+
+def manager(template):
+    """The class of managers whose kernels come from ``template``, or from nowhere special (None).
+
+    They talk to their kernel through sockets in a folder, not over the network: faster, and no
+    kernel has to warn that others could listen in.
+    """
+
+    class FromTemplate(AsyncKernelManager):
+        transport = "ipc"
+
+        def _ip_default(self):
+            return str(Path(os.environ["JUPYTER_RUNTIME_DIR"]) / uuid.uuid4().hex[:12])
+
+        async def _async_launch_kernel(self, kernel_cmd, **kw):
+            local = self.provisioner
+            local.pid = local.pgid = template.fork(
+                self.connection_file, kw.get("cwd") or Path.cwd()
+            )
+            local.process = _Process(local.pid)
+            self._reconcile_connection_info(local.connection_info)
+
+        async def _async_interrupt_kernel(self):
+            if not self.shutting_down:  # it is idle then, and would only complain
+                await super()._async_interrupt_kernel()
+
+    return FromTemplate
+
+
+if __name__ == "__main__":
+    fork_kernels()

@@ -1,0 +1,207 @@
+"""Run notebooks side by side, each once, and keep what came out for the tests and the book.
+
+    python -m devtools.runner               all that are not up to date
+    python -m devtools.runner PATHS         these
+
+Papermill executes them, one thread each, as many at a time as JOBS says (2). What was run and is
+still up to date (see devtools/executed.py) is not run again, so an interrupted run goes on where
+it was.
+"""
+
+import multiprocessing
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from pathlib import Path
+
+from devtools import executed, kernels
+from devtools.notebooks import all_notebooks, is_experiment
+
+CELL_TIMEOUT = 600  # seconds
+TRACEBACK = 15  # lines of it that are shown
+# a last cell, not kept: the processor time of the kernel and what it has started
+CLOCK = "import os; print(sum(os.times()[:4]))"
+
+
+# ------------------------------------------------------------------------------- in a worker
+_kernels = None  # how this worker starts kernels
+
+
+def _prepare(parent, room):
+    """A worker leaves Ctrl-C to its parent, and dies with it; its kernels die with the worker."""
+    global _kernels
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ |= {"OMP_NUM_THREADS": "1", "JUPYTER_RUNTIME_DIR": room}
+    _kernels = kernels.manager(kernels.template())
+
+    def watch():
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def run_one(path, made_with=None):
+    """Run one notebook and keep its outputs, ``made_with`` the library of that fingerprint.
+
+    Returns (seconds, those of them that the processor worked, what went wrong or None).
+    """
+    import nbformat
+    import papermill
+
+    path, began = Path(path), time.monotonic()
+    notebook = nbformat.read(path, as_version=4)  # as it is when it begins to run
+    cells = [*notebook.cells, nbformat.v4.new_code_cell(CLOCK)]
+    asked = nbformat.from_dict({**notebook, "cells": cells})
+    try:
+        ran = papermill.execute_notebook(
+            asked,
+            None,
+            parameters={"SCALE": "smoke"} if is_experiment(path) else None,
+            cwd=path.parent,
+            kernel_name="python3",
+            kernel_manager_class=_kernels,
+            progress_bar=False,
+            execution_timeout=CELL_TIMEOUT,
+        )
+    except Exception as error:  # whatever it is, the notebook's name belongs to it
+        return time.monotonic() - began, 0.0, in_words(path, error)
+    seconds, worked = time.monotonic() - began, float(ran.cells[-1].outputs[0].text)
+    outputs = [cell.outputs for cell in executed.code_cells(ran)[:-1]]
+    executed.keep(path, outputs, seconds=seconds, notebook=notebook, made_with=made_with)
+    return seconds, worked, None
+
+
+def in_words(path, error):
+    """Which notebook, which cell, and the end of the traceback."""
+    where = Path(path).resolve().relative_to(executed.ROOT)
+    if hasattr(error, "cell_index"):  # papermill says where
+        lines = "\n".join(error.traceback).splitlines()
+        source = error.source.strip().splitlines()
+        head = f"{where}, cell {error.cell_index} of the notebook: {error.ename}: {error.evalue}"
+        lines = [*source[:3], *(["…"] if len(source) > 3 else []), "", *lines[-TRACEBACK:]]
+    else:
+        head, lines = f"{where}: {type(error).__name__}", str(error).splitlines()[-TRACEBACK:]
+    text = head + "\n" + "\n".join(f"    {line}".rstrip() for line in lines)
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+# -------------------------------------------------------------------------------- the parent
+def clock(seconds):
+    """Minutes and seconds, as a stop-watch shows them.
+
+    >>> clock(92.4)
+    '1:32'
+    """
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
+
+
+class Progress:
+    """One live line on a terminal; elsewhere a plain line for each notebook that is done."""
+
+    def __init__(self, total, expected, jobs, stream=None):
+        self.total, self.expected, self.jobs = total, expected, jobs
+        self.stream = stream or sys.stdout
+        self.live = self.stream.isatty()
+        self.began, self.done, self.spent = time.monotonic(), 0, []
+
+    def line(self, running, waiting):
+        """n of N, who is running, elapsed, left."""
+        names = ", ".join(path.stem for path in running)
+        elapsed, left = time.monotonic() - self.began, self.left(running, waiting)
+        ends = f", about {clock(left)} left" if left is not None else ""
+        return f"{self.done} of {self.total} notebooks | {names} | {clock(elapsed)}{ends}"
+
+    def left(self, running, waiting):
+        """From how long each took the last time, or else from how long the others took now."""
+        if not self.spent and not self.expected:
+            return None
+        known = self.spent or list(self.expected.values())
+        usual = sum(known) / len(known)
+        ahead = [self.expected.get(path, usual) for path in waiting]
+        ahead += [self.expected.get(path, usual) / 2 for path in running]
+        return sum(ahead) / self.jobs
+
+    def show(self, running, waiting):
+        if self.live:
+            width = shutil.get_terminal_size().columns - 1
+            self.stream.write(f"\r\x1b[K{self.line(running, waiting)[:width]}")
+            self.stream.flush()
+
+    def finished(self, path, seconds, worked, wrong):
+        self.done += 1
+        self.spent.append(seconds)
+        if not self.live:
+            name, verdict = path.relative_to(executed.ROOT), "FAILED" if wrong else "ran"
+            line = f"{self.done} of {self.total}: {name} {verdict} in {seconds:.0f} s"
+            line += f" ({worked:.0f} of processor time)" if worked else ""
+            print(line, file=self.stream, flush=True)
+
+    def clear(self):
+        if self.live:
+            self.stream.write("\r\x1b[K")
+            self.stream.flush()
+
+
+def run(paths=None, jobs=None):
+    """Run what is not up to date. Returns (how many were run, a list of what went wrong)."""
+    jobs = jobs or int(os.environ.get("JOBS", 2))
+    now = executed.fingerprint()
+    todo = [path for path in paths or all_notebooks() if not executed.current(path, now)]
+    if not todo:
+        return 0, []
+    expected = {path: seconds for path in todo if (seconds := executed.seconds(path))}
+    # the longest first, so that none is left over at the end; what nobody has timed comes before
+    todo.sort(key=lambda path: -expected.get(path, 1e9))
+    progress, wrong = Progress(len(todo), expected, jobs), []
+    running, waiting = {}, list(todo)
+    with tempfile.TemporaryDirectory(prefix="pfl-") as room:  # short: sockets have short names
+        pool = ProcessPoolExecutor(
+            jobs, multiprocessing.get_context("spawn"), _prepare, (os.getpid(), room)
+        )
+        try:
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    path = waiting.pop(0)
+                    running[pool.submit(run_one, path, now)] = path
+                progress.show(running.values(), waiting)
+                for future in wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done:
+                    path = running.pop(future)
+                    seconds, worked, error = future.result()
+                    progress.finished(path, seconds, worked, error)
+                    wrong += [error] if error else []
+        except BaseException:
+            for worker in multiprocessing.active_children():
+                worker.terminate()
+            raise
+        finally:
+            progress.clear()
+            pool.shutdown(cancel_futures=True)
+    return len(todo), wrong
+
+
+def main(names=()):
+    began = time.monotonic()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be told to stop is to be stopped
+    try:
+        count, wrong = run([Path(name).resolve() for name in names])
+    except KeyboardInterrupt:
+        print("\nstopped; what was finished is kept, and the next run goes on from there")
+        return 130
+    for words in wrong:
+        print(words)
+    done = f"{count} notebooks run in {clock(time.monotonic() - began)}"
+    done += f", {len(wrong)} failed" if wrong else ""
+    print(done if count else "all notebooks are up to date")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
