@@ -1,91 +1,11 @@
-"""What several test files share: the built site, a real browser, and the marks `make` sorts by."""
-
-import os
-import sys
-from pathlib import Path
+"""What many tests begin with."""
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-HTML = ROOT / "_build" / "html"
-sys.path.insert(0, str(ROOT / "tools"))
-from browser import chromium, find_browser, serve  # noqa: E402 (found by the line above)
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "site: needs the built book (`make site`)")
-    config.addinivalue_line("markers", "notebooks: runs notebooks (`make notebooks`)")
-
-
-def pytest_collection_modifyitems(items):
-    """A test that asks for the built site runs after the book is built (`make site`)."""
-    for item in items:
-        if "site" in getattr(item, "fixturenames", ()):
-            item.add_marker("site")
+import pfl_lib
 
 
 @pytest.fixture(scope="session")
-def browser():
-    """A headless Chromium."""
-    if os.environ.get("PFL_NO_BROWSER") == "1":
-        pytest.skip("PFL_NO_BROWSER=1: tests in a real browser are left out")
-    if find_browser() is None:
-        pytest.fail(
-            "these tests need a real browser: install Chromium or Chrome, or name one in "
-            "PFL_CHROMIUM; PFL_NO_BROWSER=1 leaves them out",
-            pytrace=False,
-        )
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def site():
-    """The address of the built book."""
-    if not (HTML / "index.html").exists():
-        pytest.fail("the book is not built: run `make book` first", pytrace=False)
-    with serve(HTML) as address:
-        yield address
-
-
-@pytest.fixture
-def open_page(browser):
-    """Open pages that may reach this machine only; whatever goes wrong on one fails the test.
-
-    Use: page = open_page(address, width=1280, dark=False).
-    """
-    contexts, bad = [], []
-
-    def opener(address, width=1280, dark=False):
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light"
-        )
-        contexts.append(context)
-
-        def route(route):
-            if route.request.url.startswith(("http://127.0.0.1:", "file:", "blob:", "data:")):
-                route.continue_()
-            else:
-                bad.append(f"asked outside: {route.request.url}")
-                route.abort()
-
-        def response(answer):
-            if answer.status >= 400 and "favicon" not in answer.url:
-                bad.append(f"{answer.status}: {answer.url}")
-
-        def console(message):
-            if message.type == "error" and "favicon" not in str(message.location):
-                bad.append(f"console: {message.text}")
-
-        context.route("**/*", route)
-        page = context.new_page()
-        page.on("pageerror", lambda error: bad.append(f"page error: {error}"))
-        page.on("response", response)
-        page.on("console", console)
-        page.goto(address)
-        return page
-
-    yield opener
-    for context in contexts:
-        context.close()
-    assert bad == []
+def data():
+    """The digits: 1,797 small images that come with scikit-learn."""
+    return pfl_lib.data.load("digits")

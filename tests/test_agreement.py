@@ -5,12 +5,12 @@ import re
 from collections import Counter
 from pathlib import Path
 
-import formula_sheet
 import nbformat
 import pytest
 
 import pfl_lib
-from pfl_lib import algorithms, formulas
+from devtools import formula_sheet
+from pfl_lib import formulas, methods
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -59,9 +59,9 @@ def test_every_public_name_is_spoken_of(name):
     assert any(re.search(rf"\b{name}\b", text) for text in TEXT.values()), name
 
 
-@pytest.mark.parametrize("name", algorithms.names())
+@pytest.mark.parametrize("name", methods.names())
 def test_every_algorithm_is_spoken_of(name):
-    label = algorithms.BY_NAME[name].label
+    label = methods.BY_NAME[name].label
     assert any(label in text for text in TEXT.values()), label
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import matplotlib
 import pytest
-from conftest import ROOT
 
 import pfl_lib
-from pfl_lib.training import STEPS
+from pfl_lib.work import STEPS
+from tests.support.paths import ROOT
 
 matplotlib.use("Agg")
 PAGES = sorted((ROOT / "book" / "api").glob("*.md"))
 # Workings that no reader calls; what of them is public is offered by `pfl_lib` itself.
-INSIDE = {f"pfl_lib.{name}" for name in ("engines", "federation", "training", "checkpoints")}
+INSIDE = {f"pfl_lib.{name}" for name in ("federation", "local", "work", "checkpoints")}
 
 
 def rooms():

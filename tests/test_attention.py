@@ -7,9 +7,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import quick
 
 from pfl_lib import attention as att
+from tests.support.strategies import quick
 
 WIDTHS = (0.3, 1.0, 4.0)
 ALL = [make(sigma=s) for make in att.KINDS.values() for s in WIDTHS]

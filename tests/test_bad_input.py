@@ -6,7 +6,7 @@ name without a row fails the test, unless ``TAKES_NOTHING_WRONG`` says why it ne
 
 import math
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 
@@ -15,19 +15,17 @@ import torch
 
 import pfl_lib
 from pfl_lib import (
-    algorithms,
     attention,
     data,
-    experiments,
-    explore,
     faults,
     formulas,
+    methods,
     metrics,
     models,
-    papers,
     partition,
     stragglers,
 )
+from pfl_lib.book import experiments, explore, papers
 
 NAN, INF = math.nan, math.inf
 # kinds of wrong values
@@ -122,48 +120,10 @@ def gradient(v):
 
 CALL = (None, 3)
 LATE = {"w_pull": w, "w_next": w, "w_now": w, "w_local": w}
-HYPER = {  # of each algorithm: hyper-parameter, values that must be refused
-    "separate": {},
-    "fedavg": {},
-    "fedavg-2step": {},
-    "fedprox": {"mu": NOT_NEGATIVE},
-    "scaffold": {"lr_server": POSITIVE, "lr": POSITIVE_OR_NONE},
-    "fedavg-ft": {"ft_epochs": FEW},
-    "fedprox-ft": {"ft_epochs": FEW, "mu": NOT_NEGATIVE},
-    "fedavg-c": {"ft_epochs": FEW},
-    "fedprox-c": {"ft_epochs": FEW, "mu": NOT_NEGATIVE},
-    "fedupdate": {"ft_epochs": FEW},
-    "per-fedavg": {"variant": WORD, "lr_inner": ("a", -1, NAN), "lr": POSITIVE_OR_NONE,
-                   "delta": POSITIVE},
-    "pfedme": {"lam": NOT_NEGATIVE, "inner_steps": WHOLE, "lr_personal": POSITIVE,
-               "beta": POSITIVE, "lr": POSITIVE_OR_NONE},
-    "ditto": {"lam": NOT_NEGATIVE, "personal_epochs": WHOLE},
-    "apfl": {"alpha": SHARE, "adapt": WORD, "lr": POSITIVE_OR_NONE},
-    "fedrep": {"head_epochs": WHOLE, "head_steps": WHOLE_OR_NONE, "body_epochs": WHOLE_OR_NONE},
-    "fedamp": {"sigma": POSITIVE, "self_weight": ("a", -0.1, 1.1, NAN), "lam": POSITIVE,
-               "multiple": POSITIVE, "attention": WORD, "grad_factor": (0, 3, "a"),
-               "prox_beta": ("a", None, 0, -1, NAN, (1, 2), (1, 2, 0)), "begin": WORD},
-    "heurfedamp": {"sigma": NOT_NEGATIVE, "self_weight": ("a", -0.1, 1.1, NAN), "begin": WORD,
-                   "prox_beta": ("a", None, 0, -1, NAN, (1, 2))},
-    "fedacs": {},
-    "fedala": {"ala_layers": FROM_ZERO, "ala_percent": ("a", 0, 101, -1, NAN), "ala_lr": POSITIVE,
-               "tol": POSITIVE, "window": WHOLE, "max_epochs": WHOLE},
-    "fedphp": {"mu": SHARE, "lam": SHARE, "expected": WHOLE, "transfer": WORD},
-    "fedfomo": {"validation": ("a", None, 0, 1, -0.1, NAN)},
-    "apple": {"lr_p": POSITIVE, "mu": NOT_NEGATIVE, "horizon": WHOLE, "lr_core": POSITIVE_OR_NONE},
-    "partialfed": {"model_batches": WHOLE, "strategy_batches": FROM_ZERO, "lr_strategy": POSITIVE,
-                   "temperature": POSITIVE, "decay": SHARE},
-    "fedavg-sync": {"stragglers": ("a", -1, 1.5), "local_steps": WHOLE_OR_NONE},
-    "fedavg-async": {"stragglers": ("a", -1, 1.5), "local_steps": WHOLE_OR_NONE},
-    "fedasync": {"stragglers": ("a", -1, 1.5), "local_steps": WHOLE_OR_NONE},
-    "lga": {"stragglers": ("a", -1, 1.5), "local_steps": WHOLE_OR_NONE, "base": WORD, "rule": WORD},
-    "plga": {"stragglers": ("a", -1, 1.5), "local_steps": WHOLE_OR_NONE, "base": WORD,
-             "rule": WORD},
-}  # fmt: skip
-SUBCLASS = {"period": WHOLE, "steps_per_batch": (0, 3, "a"), "stages": (0, 3, "a"),
-            "temperature": POSITIVE, "local_head": ("a", 2)}  # fmt: skip
-HYPER |= {name: SUBCLASS for name in ("spfl-w", "spfl-w-1step")}
-HYPER |= {n: {**SUBCLASS, "rule": WORD, "lr_server": POSITIVE} for n in ("spfl", "spfl-1step")}
+HYPER = {  # of each method: hyper-parameter, values that must be refused
+    name: {one.name: one.metadata["bad"] for one in fields(method)}
+    for name, method in methods.BY_NAME.items()
+}
 
 TABLE = {
     # ---- the library's front door
@@ -232,6 +192,7 @@ TABLE = {
             "lr": ("a", [1], -1, NAN, INF),
             "optimizer": ("unknown", 3),
             "batch_size": WHOLE_OR_NONE,
+            "uploaded": (None, 1, "yes"),
         },
     ),
     "pfl_lib.History": Row(
@@ -240,8 +201,8 @@ TABLE = {
         {"path": ("missing.json", "not json", "[1]", '{"label": 3, "nothing": 4}')},
         {"path": "json|History"},
     ),
-    "Federation.train": Row(
-        lambda start, who: small().train(start, who),
+    "pfl_lib.train": Row(
+        lambda start, who: pfl_lib.train(small(), start, who),
         {"start": lambda: small().initial(), "who": lambda: small().everyone},
         {
             "start": (torch.ones(4, 3), torch.ones(3, 3), None, "a"),
@@ -418,6 +379,11 @@ TABLE = {
         {"xi": (None, "a", torch.ones(3)), "groups": (None, "a", torch.tensor([0, 1]))},
         {"groups": "groups|each of 2 clients"},
     ),
+    "metrics.inside_share": Row(
+        metrics.inside_share,
+        {"xi": torch.eye(3), "groups": torch.tensor([0, 0, 1])},
+        {"xi": (None, torch.eye(2)), "groups": (None, "a")},
+    ),
     "metrics.inside_by_chance": Row(
         metrics.inside_by_chance, {"groups": torch.tensor([0, 0, 1])}, {"groups": (None, "a")}
     ),
@@ -447,6 +413,9 @@ TABLE = {
         {"name": "trial", "scale": "smoke", "cases": cases, "folder": None, "progress": False},
         {"cases": (None, "a", {"case": None})},
     ),
+    "experiments.opening": Row(
+        experiments.opening, {"experiment": "fedacs_p"}, {"experiment": WORD}
+    ),
     "experiments.pick": Row(
         experiments.pick, {"scale": "smoke", "scales": {"smoke": {}}}, {"scale": WORD},
         {"scale": "SCALE"},
@@ -464,11 +433,11 @@ TABLE = {
     **{
         f"algorithm {name}": Row(
             lambda name=name, **hyper: pfl_lib.algorithm(name, **hyper),
-            {"self_weight": 0.2} if name == "fedamp" else {},
+            dict(methods.BY_NAME[name].needs),
             {**HYPER[name], "unknown_hyper": (1,)},
-            {"prox_beta": "prox_beta"},
+            {"unknown_hyper": "hyper"},
         )
-        for name in algorithms.names() if name != "fedacs"
+        for name in methods.names()
     },
 }  # fmt: skip
 # ---- every formula
@@ -634,21 +603,20 @@ def public():
     found |= {f"formulas.{n}" for n in formulas.__all__}
     found |= {f"attention.{n}" for n in (*attention.KINDS, "by_name")}
     found |= {f"explore.{n}" for n in explore.__all__}
-    found |= {f"algorithm {n}" for n in algorithms.names()}
+    found |= {f"algorithm {n}" for n in methods.names()}
     found |= {"stragglers.timetable", "faults.Faulty", "faults.Masked"}
     for module in (data, partition, metrics, papers, experiments):
-        found |= {f"{module.__name__.removeprefix('pfl_lib.')}.{n}" for n in module.__all__}
+        found |= {f"{module.__name__.split('.')[-1]}.{n}" for n in module.__all__}
     found |= {f"models.{n}" for n in (*models.names(), "build")}
     return found
 
 
 NO_ROW = {  # public, and why there is nothing to refuse
-    **{f"pfl_lib.{n}": "a module" for n in ("algorithms", "attention", "data", "explore",
-       "formulas", "metrics", "models", "papers", "partition", "plots", "theory")},
+    **{f"pfl_lib.{n}": "a module" for n in ("attention", "book", "data", "formulas",
+       "methods", "metrics", "models", "partition")},
     "pfl_lib.__version__": "a word",
-    "pfl_lib.Prox": "two tensors; Federation.train looks at them",
+    "pfl_lib.Prox": "two tensors; train looks at them",
     "pfl_lib.local_step": "a decorator",
-    "algorithm fedacs": "see tests/test_algorithms_similarity.py",
     "explore.Explorer": "the base class",
     **{n: "takes nothing" for n in ("data.names", "papers.names", "papers.tables",
        "experiments.home", "experiments.stored")},

@@ -3,9 +3,10 @@
 import pytest
 
 import pfl_lib
-from pfl_lib import comparison, plots
-from pfl_lib.algorithms import BY_NAME, algorithm
-from pfl_lib.experiments import Case, measure, round_work
+from pfl_lib import comparison
+from pfl_lib.book import plots
+from pfl_lib.book.experiments import Case, measure, round_work
+from pfl_lib.methods import BY_NAME, algorithm
 
 
 def small(epochs=1):
@@ -14,14 +15,9 @@ def small(epochs=1):
     return pfl_lib.Federation(data, clients, "mlp", batch_size=200, epochs=epochs)
 
 
-def test_facts_are_given_for_every_method():
-    assert set(comparison.FACTS) == set(BY_NAME)
-
-
 def test_places_are_on_the_scales():
     scales = (comparison.SHARED, comparison.PERSONAL, comparison.DECIDES)
-    assert set(comparison.PLACES) <= set(BY_NAME)
-    for place in comparison.PLACES.values():
+    for place in comparison.places().values():
         assert all(0 <= p < len(scale) for p, scale in zip(place, scales, strict=True))
 
 
@@ -30,7 +26,7 @@ def test_map_shows_each_method_once_and_no_two_at_one_place():
     figure = ax.figure
     figure.canvas.draw()
     boxes = {text.get_text(): text.get_window_extent() for text in ax.texts}
-    assert sorted(boxes) == sorted(BY_NAME[name].label for name in comparison.PLACES)
+    assert sorted(boxes) == sorted(BY_NAME[name].label for name in comparison.places())
     names = list(boxes)
     for i, one in enumerate(names):
         assert not any(boxes[one].overlaps(boxes[other]) for other in names[i + 1 :]), one

@@ -4,13 +4,13 @@ import warnings
 
 import pytest
 import torch
-from standin_device import DEVICE, Away, accelerator
 
 import pfl_lib
-from pfl_lib import Federation, algorithm, algorithms, partition
+from pfl_lib import Federation, algorithm, methods, partition
 from pfl_lib.flower import OneClient, Parcel
 from pfl_lib.flower.messages import encode, pack_work
-from pfl_lib.training import Work
+from pfl_lib.work import Work
+from tests.support.standin_device import DEVICE, Away, accelerator
 
 HYPER = {"fedamp": {"self_weight": 0.3}, "fedphp": {"transfer": "predictions"}}
 # Closures over a client's own tensors inside a gradient inside vmap: more than the stand-in's
@@ -58,7 +58,7 @@ def same_on_the_accelerator(method, clients, engine, model="mlp"):
     torch.testing.assert_close(accuracy_away.here, accuracy)
 
 
-@pytest.mark.parametrize("name", algorithms.names())
+@pytest.mark.parametrize("name", methods.names())
 def test_no_round_leaves_its_device(name, clients):
     method = algorithm(name, **HYPER.get(name, {}))
     same_on_the_accelerator(method, clients, ENGINE.get(name, "stacked"))

@@ -15,8 +15,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from pfl_lib import algorithms, attention, formulas, models, papers
-from pfl_lib.algorithms.ala import AdaptiveLocalAggregation
+from pfl_lib import attention, formulas, methods, models
+from pfl_lib.book import papers
 
 PAGE = Path(__file__).resolve().parents[1] / "book" / "errata.md"
 exponential, tamed = attention.negative_exponential, attention.tamed_square_root
@@ -89,8 +89,7 @@ def test_page_counts_itself():
 
 
 def test_pages_name_parameters_that_exist():
-    known = {name for kind in algorithms.ALL for name in kind.__dataclass_fields__}
-    known |= {name for name in AdaptiveLocalAggregation.__dataclass_fields__}
+    known = {name for kind in methods.ALL for name in kind.__dataclass_fields__}
     for page in (PAGE, PAGE.with_name("deviations.md")):
         code = " ".join(re.findall(r"`([^`]*)`", page.read_text(encoding="utf-8")))
         named = set(re.findall(r"\b([a-z_]+)=[\"\d.TF]", code))

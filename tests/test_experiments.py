@@ -1,6 +1,5 @@
-"""Experiments: measured, resumed, written down, and marked when the code behind them changes."""
+"""Experiments: measured, resumed, written down, and marked when the library computes otherwise."""
 
-import inspect
 import json
 from pathlib import Path
 
@@ -8,11 +7,9 @@ import jsonschema
 import pytest
 
 import pfl_lib
-from pfl_lib import Federation, algorithm, algorithms, partition
-from pfl_lib.algorithms import with_ala
-from pfl_lib.experiments import Case, Results, code, measure, overview, pick, stored
-from pfl_lib.experiments.methods import fedamp_nine
-from pfl_lib.faults import Faulty
+from pfl_lib import Federation, algorithm, partition
+from pfl_lib.book.experiments import Case, Results, canary, measure, overview, pick, stored
+from pfl_lib.methods import with_ala
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 METHODS = {"Separate": algorithm("separate"), "<FedAvg>": algorithm("fedavg")}
@@ -61,7 +58,9 @@ def test_a_finished_run_is_not_run_again(tmp_path, monkeypatch):
     how = {"folder": tmp_path, "progress": False, "extra": lambda history, fed: {"m": fed.m}}
     first, _ = measure("trial", "smoke", case(2), **how)
     assert not list((tmp_path / "trial" / "smoke").glob("*/round-*"))  # the models are let go
-    monkeypatch.setattr("pfl_lib.experiments.measuring.run", lambda *a, **k: pytest.fail("ran"))
+    monkeypatch.setattr(
+        "pfl_lib.book.experiments.measuring.run", lambda *a, **k: pytest.fail("ran")
+    )
     second, _ = measure("trial", "smoke", case(2), **how)
     assert first.record["runs"] == second.record["runs"]
     assert second.values("Separate", "m") == [4]
@@ -112,61 +111,106 @@ def test_an_unknown_scale_is_refused():
         pick("laptp", {"smoke": {}, "laptop": {}})
 
 
-# ------------------------------------------------------------------------- which code it was
-@pytest.mark.parametrize("method", algorithms.ALL, ids=lambda method: method.name)
-def test_the_fingerprints_of_every_method_name_its_own_code(method):
-    given = {"self_weight": 0.5} if method.name == "fedamp" else {}
-    prints = code.fingerprints(method(**given), federation(0))
-    assert f"{method.__module__}.{method.__qualname__}" in prints
-    assert "pfl_lib.training.batch_table" in prints and "pfl_lib.partition.iid" in prints
-    assert code.changed(prints) == []
-
-
-def test_the_fingerprints_name_what_a_method_stands_on():
-    prints = code.fingerprints(with_ala(algorithm("ditto")), federation(0))
-    assert "pfl_lib.algorithms.ditto.Ditto" in prints
-    prints = code.fingerprints(algorithm("fedavg"), Faulty(federation(0), [1], "noise"))
-    assert "pfl_lib.faults.Faulty" in prints
-
-
-def test_rewriting_a_function_adds_no_name_to_the_fingerprints():
-    """Folders of runs are named by all of them: with a new name none would be found again."""
-    data = pfl_lib.data.load("mnist5k")
-    clients = partition.grouped(data, group_sizes=60, test_size=40)
-    known = set(stored("fedamp_grouped")["laptop"].record["code"])
-    for method in fedamp_nine("mnist", "grouped").values():
-        found = code.fingerprints(method, pfl_lib.Federation(data, clients, "mlp"))
-        assert set(found) <= known, method.label
-
-
 def test_an_empty_plan_is_refused():
     with pytest.raises(ValueError, match="nothing to run"):
         measure("trial", "smoke", case(1), seeds=(), folder=None, progress=False)
 
 
-def test_a_changed_function_makes_a_result_stale(monkeypatch):
-    prints = code.fingerprints(algorithm("fedavg"), federation(0))
-    name = "pfl_lib.formulas.averaging.weighted_average"
-    assert name in prints
-    assert code.changed(prints | {name: "another"}) == [name]
-    assert code.changed({"pfl_lib.gone.function": "0"}) == ["pfl_lib.gone.function"]
-    results, _ = measure("trial", "smoke", case(1), folder=None, progress=False)
-    assert "STALE" not in results.caption()
-    results.record["code"][name] = "another"
-    assert results.stale() == [name] and name in results.caption()
+def test_runs_of_another_day_are_taken_from_the_stored_result(tmp_path, monkeypatch):
+    (tmp_path / "_toc.yml").touch()
+    monkeypatch.chdir(tmp_path)
+    how = {"folder": None, "progress": False}
+    measure("trial", "paper", case(2), **how)[0].save()
+    both, histories = measure("trial", "paper", case(2), only=["<FedAvg>"], **how)
+    assert both.methods == ["Separate", "<FedAvg>"]
+    assert [key[1] for key in histories] == ["<FedAvg>"]  # the other was not run
+    longer, _ = measure("trial", "paper", case(3), only=["<FedAvg>"], **how)
+    assert longer.methods == ["<FedAvg>"]  # what is stored is of two rounds
 
 
-def test_comments_and_docstrings_do_not_count():
-    def first(x):
-        """One."""
-        return x + 1  # plus one
+# ------------------------------------------------------------------------- is it still the same?
+@pytest.fixture
+def fresh_canaries():
+    """What a test makes a method compute is not remembered for the next."""
+    canary.forget()
+    yield
+    canary.forget()
 
-    def second(x):
-        return x + 1
 
-    one, two = (inspect.getsource(f).replace(f.__name__, "f") for f in (first, second))
-    assert one != two
-    assert code.meaning(one) == code.meaning(two) != code.meaning(one.replace("1", "2"))
+SOME = {
+    "Ditto": algorithm("ditto", lam=0.5),
+    "FedAMP": algorithm("fedamp", self_weight=0.3, sigma=1.0),
+    "FedAvg": algorithm("fedavg"),
+    "FedAvg+ALA": with_ala(algorithm("fedavg"), max_epochs=3),
+    "LGA": algorithm("lga", stragglers=(0, 0, 0, 2), local_steps=2),
+}
+
+
+def test_a_method_comes_back_from_its_stored_settings():
+    for method in SOME.values():
+        kept = json.loads(json.dumps(method.settings()))
+        assert canary.build(method.name, kept).settings() == method.settings()
+
+
+def test_a_result_is_fresh_after_it_was_stored(tmp_path, fresh_canaries):
+    methods = {label: SOME[label] for label in ("Ditto", "FedAvg", "FedAvg+ALA")}
+    found, _ = measure("trial", "smoke", Case(federation, methods, 1), folder=None, progress=False)
+    assert len(found.record["canary"]) == 3
+    canary.forget()
+    again = Results.load(found.save(tmp_path / "trial.json"))
+    assert again.stale() == [] and "STALE" not in again.caption()
+
+
+def test_a_method_that_computes_otherwise_makes_its_results_stale(monkeypatch, fresh_canaries):
+    methods = {label: SOME[label] for label in ("FedAMP", "FedAvg")}
+    found, _ = measure("trial", "smoke", Case(federation, methods, 1), folder=None, progress=False)
+    canary.forget()
+    attend = type(SOME["FedAMP"]).attend
+
+    def twice(self, *given):
+        xi, *rest = attend(self, *given)
+        return xi.square() / xi.square().sum(1, keepdim=True), *rest
+
+    monkeypatch.setattr(type(SOME["FedAMP"]), "attend", twice)
+    assert found.stale() == ["FedAMP"] and "STALE" in found.caption()
+
+
+def test_a_common_part_that_computes_otherwise_makes_all_stale(monkeypatch, fresh_canaries):
+    methods = {label: SOME[label] for label in ("Ditto", "FedAvg")}
+    found, _ = measure("trial", "smoke", Case(federation, methods, 1), folder=None, progress=False)
+    canary.forget()
+    monkeypatch.setattr("pfl_lib.random.keyed_number", lambda seed, *purpose: 7)
+    assert found.stale() == ["Ditto", "FedAvg"]
+
+
+def test_names_and_text_of_the_code_do_not_matter(monkeypatch, fresh_canaries):
+    """The same computation in other words, in another place: the result stays fresh."""
+    found, _ = measure(
+        "trial", "smoke", Case(federation, {"FedAvg": SOME["FedAvg"]}, 1), folder=None,
+        progress=False,
+    )  # fmt: skip
+    canary.forget()
+    averaging = type(SOME["FedAvg"])
+
+    class Renamed(averaging):
+        """Another class, whose round goes by another name first."""
+
+        def one_round(self, state, fed, who):
+            return averaging.round(self, state, fed, who)
+
+        round = one_round
+
+    monkeypatch.setitem(pfl_lib.methods.BY_NAME, "fedavg", Renamed)
+    assert isinstance(canary.build("fedavg", {}), Renamed)
+    assert found.stale() == []
+
+
+def test_a_method_that_is_gone_makes_its_results_stale(fresh_canaries):
+    found, _ = measure("trial", "smoke", case(1), folder=None, progress=False)
+    for part in (found.record["canary"][0], found.record["runs"][0]["settings"]):
+        assert part["algorithm"] == "separate"
+        part["algorithm"] = "no such method"
+    assert found.stale() == ["Separate"]
 
 
 # ----------------------------------------------------------------------- the committed results
@@ -184,17 +228,25 @@ def test_a_result_file_is_whole(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}-{p.stem}")
-def test_a_result_file_is_fresh_or_named_as_stale(path):
-    stale = json.loads((RESULTS / "stale.json").read_text())
-    name = f"{path.parent.name}/{path.stem}"
-    changed = Results.load(path).stale()
-    if name in stale:
-        assert changed, f"{name} is fresh again: take it out of results/stale.json"
-    else:
-        assert changed == [], (
-            f"{name} was measured with other code. Run it again, or name it in results/stale.json "
-            "with the reason; the book then shows it as stale."
-        )
+def test_a_result_file_is_fresh(path):
+    assert Results.load(path).stale() == [], (
+        "these methods compute something else than when the result was measured: run the "
+        "experiment again, or undo the change"
+    )
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}-{p.stem}")
+def test_every_run_has_its_canary(path):
+    record = json.loads(path.read_text())
+    settings = [{k: e[k] for k in canary.DECIDES} for e in record["canary"]]
+    assert all(canary.of_run(run["settings"]) in settings for run in record["runs"])
+
+
+def test_only_result_files_are_kept_among_the_results():
+    """Checkpoints have a folder of their own, which is not committed."""
+    wrong = [p for p in RESULTS.rglob("*") if p.is_file() and p.suffix != ".json"]
+    assert wrong == []
+    assert not any(c > "~" for p in RESULTS.rglob("*") for c in p.name)
 
 
 def test_every_result_belongs_to_an_experiment():

@@ -10,11 +10,12 @@ import torch
 from torch.testing import assert_close
 
 import pfl_lib
-from pfl_lib import Federation, algorithm, algorithms, partition, run
-from pfl_lib.algorithms import with_ala
+from pfl_lib import Federation, algorithm, methods, partition, run, train
+from pfl_lib.book.theory import DescentFederation, QuadraticFederation, iterate
 from pfl_lib.faults import KINDS, Faulty, Guarded, Masked, OtherUploads
 from pfl_lib.formulas import weighted_average
-from pfl_lib.theory import DescentFederation, QuadraticFederation, iterate
+from pfl_lib.methods import with_ala
+from tests.support.runs import quick_method
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def toy():
 
 
 def sent(toy, **fault):
-    return Faulty(toy, clients=[2], **fault).train(toy.initial(), toy.everyone)
+    return train(Faulty(toy, clients=[2], **fault), toy.initial(), toy.everyone)
 
 
 # --------------------------------------------------------------------------------- what is sent
@@ -59,7 +60,7 @@ def test_noise_is_as_long_as_said():
     c = torch.ones(2, 40_000, dtype=torch.float64)
     toy = QuadraticFederation(torch.ones_like(c), c)
     for strength in (0.5, 3.0):
-        noisy = Faulty(toy, [1], "noise", strength).train(toy.initial(), toy.everyone)
+        noisy = train(Faulty(toy, [1], "noise", strength), toy.initial(), toy.everyone)
         ratio = (noisy - c)[1].norm() / c[1].norm()
         assert abs(ratio - strength) < 0.02 * strength
 
@@ -67,11 +68,11 @@ def test_noise_is_as_long_as_said():
 def test_noise_is_keyed(toy):
     """Another round, client or seed gives other noise; who else takes part changes nothing."""
     faulty = Faulty(toy, [1, 2], "noise")
-    both = faulty.train(toy.initial(), toy.everyone)
-    alone = faulty.train(toy.initial()[2:], torch.tensor([2]))
+    both = train(faulty, toy.initial(), toy.everyone)
+    alone = train(faulty, toy.initial()[2:], torch.tensor([2]))
     assert_close(both[2:], alone, rtol=0, atol=0)
     for other in (faulty.at(1), Faulty(toy, [2], "noise", seed=1)):
-        assert not torch.equal(other.train(toy.initial(), toy.everyone)[2], both[2])
+        assert not torch.equal(train(other, toy.initial(), toy.everyone)[2], both[2])
 
 
 def test_training_itself_is_untouched(toy):
@@ -79,7 +80,7 @@ def test_training_itself_is_untouched(toy):
     start = toy.initial().clone()
     sent(toy, kind="scale")
     assert_close(toy.initial(), start, rtol=0, atol=0)
-    assert_close(toy.train(start, toy.everyone), toy.c)
+    assert_close(train(toy, start, toy.everyone), toy.c)
 
 
 # ------------------------------------------------------------------------------- as a federation
@@ -98,21 +99,12 @@ def test_separate_clients_do_not_notice(fed, kind):
     assert_close(among[faulty.honest], plain[faulty.honest], rtol=0, atol=0)
 
 
-def small(name):
-    """The method with few passes, to be quick; the asynchronous ones with nobody late."""
-    method = algorithms.BY_NAME[name]
-    hyper = {"fedamp": {"self_weight": 0.2}, "fedavg-c": {"ft_epochs": 1}}.get(name, {})
-    hyper |= {"max_epochs": 2} if "max_epochs" in method.__dataclass_fields__ else {}
-    hyper |= {"stragglers": 0} if "stragglers" in method.__dataclass_fields__ else {}
-    return method(**hyper)
-
-
-@pytest.mark.parametrize("name", algorithms.names())
+@pytest.mark.parametrize("name", methods.names())
 def test_every_algorithm_runs_among_faulty_clients(fed, name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # FedACS speaks of negative cosines
-        faulty = run(small(name), Faulty(fed, [1], "sign_flip"), 2, progress=False)
-        plain = run(small(name), fed, 2, progress=False)
+        faulty = run(quick_method(name), Faulty(fed, [1], "sign_flip"), 2, progress=False)
+        plain = run(quick_method(name), fed, 2, progress=False)
     if name != "separate":
         assert faulty.loss != plain.loss
 
@@ -127,10 +119,10 @@ def test_what_stays_at_home_is_not_spoiled(fed):
     start = fed.initial()
     faulty = Faulty(fed, [0], "scale")
     for tag in ("head", "personal", "fine-tune", "adapt", "ala"):
-        here = faulty.train(start, fed.everyone, tag=tag)
-        assert_close(here, fed.train(start, fed.everyone, tag=tag), rtol=0, atol=0)
-    probe = faulty.train(start, fed.everyone, tag="probe")
-    assert not torch.equal(probe, fed.train(start, fed.everyone, tag="probe"))
+        here = train(faulty, start, fed.everyone, tag=tag, uploaded=False)
+        assert_close(here, train(fed, start, fed.everyone, tag=tag), rtol=0, atol=0)
+    probe = train(faulty, start, fed.everyone, tag="probe")
+    assert not torch.equal(probe, train(fed, start, fed.everyone, tag="probe"))
 
 
 def test_a_checkpoint_knows_of_the_faults(fed, tmp_path):
@@ -144,8 +136,8 @@ def test_a_checkpoint_knows_of_the_faults(fed, tmp_path):
 
 def test_two_kinds_of_faults_at_once(fed):
     start = fed.initial()
-    both = Faulty(Faulty(fed, [0], "sign_flip"), [1], "scale").train(start, fed.everyone)
-    plain = fed.train(start, fed.everyone)
+    both = train(Faulty(Faulty(fed, [0], "sign_flip"), [1], "scale"), start, fed.everyone)
+    plain = train(fed, start, fed.everyone)
     assert_close(both[0], -plain[0])
     assert_close(both[1], 10 * plain[1])
     assert_close(both[2:], plain[2:], rtol=0, atol=0)
@@ -153,18 +145,17 @@ def test_two_kinds_of_faults_at_once(fed):
 
 def test_two_kinds_of_faults_on_quadratic_clients(toy):
     """Their local training has an answer, so nobody performs work there."""
-    plain = toy.train(toy.initial(), toy.everyone)
+    plain = train(toy, toy.initial(), toy.everyone)
     both = Guarded(Faulty(Faulty(toy, [0], "sign_flip"), [1], "scale"))
-    sent = both.train(toy.initial(), toy.everyone)
+    sent = train(both, toy.initial(), toy.everyone)
     assert_close(sent, plain * torch.tensor([[-1.0], [10.0], [1.0]], dtype=torch.float64))
 
 
 def test_faults_on_clients_that_descend(toy):
-    """Their ``perform`` knows no optimiser, so ordinary training must not go through it."""
     descent = DescentFederation(toy.h, toy.c, toy.start, lr=0.5, steps=2)
-    plain = descent.train(toy.initial(), toy.everyone)
+    plain = train(descent, toy.initial(), toy.everyone)
     for fed in (Faulty(descent, [2], "scale"), Guarded(Faulty(descent, [2], "scale"))):
-        sent = fed.train(toy.initial(), toy.everyone)
+        sent = train(fed, toy.initial(), toy.everyone)
         assert_close(sent, plain * torch.tensor([[1.0], [1.0], [10.0]], dtype=torch.float64))
 
 
@@ -238,8 +229,8 @@ def test_masks_cancel_in_the_weighted_average(fed):
     sizes = partition.dirichlet(data, clients=4, a=1.0)
     unequal = Federation(data, sizes, "logistic_regression", dtype=torch.float64)
     start, who = unequal.initial(), torch.tensor([0, 2, 3])
-    plain = unequal.train(start[who], who)
-    masked = Masked(unequal).train(start[who], who)
+    plain = train(unequal, start[who], who)
+    masked = train(Masked(unequal), start[who], who)
     assert (masked - plain).norm(dim=1).min() > plain.norm(dim=1).max()
     assert_close(
         weighted_average(masked, unequal.sizes[who]), weighted_average(plain, unequal.sizes[who])
@@ -276,7 +267,7 @@ class Breaks(OtherUploads):
         return trained
 
 
-PARTIAL = [name for name in algorithms.names() if algorithms.BY_NAME[name].partial]
+PARTIAL = [name for name in methods.names() if methods.BY_NAME[name].partial]
 quiet = pytest.mark.filterwarnings("ignore:.*cosine.*")
 
 
@@ -286,17 +277,17 @@ def finite(state):
 
 @quiet
 @pytest.mark.parametrize("what", [math.nan, -math.inf])
-@pytest.mark.parametrize("name", algorithms.names())
+@pytest.mark.parametrize("name", methods.names())
 def test_a_broken_client_is_named_before_anybody_hears_of_it(fed, name, what):
     """NaN in one client's upload would be in everybody's model after the first mix."""
     with pytest.raises(FloatingPointError, match=r"round 2: w of client 2 is no longer finite"):
-        run(small(name), Breaks(fed, what=what), 3, progress=False)
+        run(quick_method(name), Breaks(fed, what=what), 3, progress=False)
 
 
 @quiet
-@pytest.mark.parametrize("name", algorithms.names())
+@pytest.mark.parametrize("name", methods.names())
 def test_restore_goes_on_with_the_last_good_model(fed, name):
-    history = run(small(name), Breaks(fed), 4, broken="restore", progress=False)
+    history = run(quick_method(name), Breaks(fed), 4, broken="restore", progress=False)
     assert finite(history.state) and torch.isfinite(torch.tensor(history.loss)).all()
     named = {(entry["round"], entry["client"], entry["then"]) for entry in history.broken}
     assert named == {(2, 2, "restored")}
@@ -305,10 +296,10 @@ def test_restore_goes_on_with_the_last_good_model(fed, name):
 @quiet
 @pytest.mark.parametrize("name", PARTIAL)
 def test_drop_is_the_round_in_which_the_client_stayed_away(fed, name):
-    history = run(small(name), Breaks(fed), 4, broken="drop", progress=False)
+    history = run(quick_method(name), Breaks(fed), 4, broken="drop", progress=False)
     named = [(entry["round"], entry["client"], entry["then"]) for entry in history.broken]
     assert named == [(2, 2, "dropped")]
-    method = small(name)
+    method = quick_method(name)
     state = method.start(fed.at(0))
     for k in range(4):
         who = fed.everyone if k != 1 else torch.tensor([0, 1, 3, 4])
@@ -318,10 +309,10 @@ def test_drop_is_the_round_in_which_the_client_stayed_away(fed, name):
     assert second < first or name == "separate"
 
 
-@pytest.mark.parametrize("name", sorted(set(algorithms.names()) - set(PARTIAL)))
+@pytest.mark.parametrize("name", sorted(set(methods.names()) - set(PARTIAL)))
 def test_drop_is_refused_where_everybody_is_needed(fed, name):
     with pytest.raises(ValueError, match="broken must be 'stop' or 'restore', got 'drop'"):
-        run(small(name), fed, 1, broken="drop", progress=False)
+        run(quick_method(name), fed, 1, broken="drop", progress=False)
 
 
 def test_nobody_left_stops_the_run(fed):
@@ -350,7 +341,7 @@ def test_large_models_that_still_work_are_left_alone(fed):
 def test_a_round_without_broken_clients_is_untouched_by_the_watch(fed):
     start = fed.initial()
     watch = Guarded(fed)
-    assert torch.equal(watch.train(start, fed.everyone), fed.train(start, fed.everyone))
+    assert torch.equal(train(watch, start, fed.everyone), train(fed, start, fed.everyone))
     assert watch.found == []
 
 

@@ -6,13 +6,13 @@ import zipfile
 from dataclasses import replace
 
 import pytest
-from browser import serve
-from conftest import ROOT
 
 import pfl_lib
+from devtools.browser import serve
 from pfl_lib._show import Shown
 from pfl_lib.data import places
 from pfl_lib.data.dataset import Dataset
+from tests.support.paths import ROOT
 
 #: Calls that run what a file or a string says, or write where an archive says.
 FORBIDDEN = {
@@ -23,7 +23,9 @@ FORBIDDEN = {
 }
 FORBIDDEN_ENDS = (".extractall", ".extract", ".from_pickle", ".read_pickle")
 SOURCES = sorted(
-    path for folder in ("pfl_lib", "tools", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+    path
+    for folder in ("pfl_lib", "devtools", "benchmarks")
+    for path in (ROOT / folder).rglob("*.py")
 )
 
 
@@ -136,10 +138,12 @@ def test_tables_escape_what_they_show():
 def test_figures_show_any_name_of_a_class_as_it_is():
     import matplotlib.pyplot as plt
 
+    from pfl_lib.book import plots
+
     digits = pfl_lib.data.load("digits")
     names = (*(name[:23] for name in HOSTILE), *"56789")
     data = Dataset(**{**vars(replace(digits)), "classes": names})
-    figure = pfl_lib.partition.iid(data, clients=3).draw(data).figure
+    figure = plots.partition_bubbles(pfl_lib.partition.iid(data, clients=3), data).figure
     with plt.rc_context({"svg.fonttype": "none"}):
         from io import StringIO
 

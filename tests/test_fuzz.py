@@ -7,21 +7,23 @@ import struct
 import subprocess
 import sys
 import tarfile
-from pathlib import Path
 
 import pytest
 
 from pfl_lib import data
 from pfl_lib.data import cifar
-
-HERE = Path(__file__).parent
+from tests.support.paths import ROOT
 
 
 def fuzzing(*arguments, code=None):
-    command = [sys.executable, *(["-c", code] if code else ["fuzzing.py"]), *arguments]
+    command = [
+        sys.executable,
+        *(["-c", code] if code else ["-m", "tests.support.fuzzing"]),
+        *arguments,
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        command, cwd=HERE, env=environment, capture_output=True, text=True, timeout=600
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600
     )
 
 
@@ -36,8 +38,8 @@ def test_readers_read_or_refuse_and_do_nothing_else():
 @pytest.mark.parametrize("reader", ["pickle.loads(path.read_bytes())", "print(open(__file__))"])
 def test_the_watch_sees_a_reader_that_runs_what_it_reads(reader, tmp_path):
     code = (
-        "import pickle, sys, fuzzing\n"
-        "__file__ = 'fuzzing.py'\n"
+        "import pickle, sys\nfrom tests.support import fuzzing\n"
+        "__file__ = 'Makefile'\n"
         f"fuzzing.READ['pickle'] = lambda path: {reader}\n"
         "sys.addaudithook(fuzzing.watch)\n"
         "from pathlib import Path\n"
@@ -50,7 +52,7 @@ def test_the_watch_sees_a_reader_that_runs_what_it_reads(reader, tmp_path):
 
 
 def test_the_memory_is_really_bounded():
-    code = "import fuzzing; fuzzing.bounded(); bytearray(fuzzing.MEMORY + 10**8)"
+    code = "from tests.support import fuzzing; fuzzing.bounded(); bytearray(fuzzing.MEMORY + 10**8)"
     assert "MemoryError" in fuzzing(code=code).stderr
 
 

@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_run import FEDAMP, federation, same
 
 import pfl_lib
-from pfl_lib import algorithms, checkpoints, run
+from pfl_lib import checkpoints, methods, run
+from tests.support.paths import ROOT
+from tests.support.runs import FEDAMP, linear_federation, same
 
 
 @pytest.fixture(scope="module")
 def fed():
-    return federation(pfl_lib.data.load("digits"))
+    return linear_federation(pfl_lib.data.load("digits"))
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +28,14 @@ def peace(fed):
 
 def test_every_algorithm_survives_being_killed(tmp_path):
     """At a random moment, and inside the writing of a checkpoint: bit-identical all the same."""
-    command = [sys.executable, Path(__file__).with_name("killing.py"), tmp_path, "1"]
+    command = [sys.executable, "-m", "tests.support.killing", tmp_path, "1"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900
+    )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
-    assert [t["name"] for t in told] == algorithms.names()
+    assert [t["name"] for t in told] == methods.names()
     assert {t["name"]: t["wrong"] for t in told if t["wrong"]} == {}
     assert all(t["in writing"] == 1 for t in told)
     assert sum(t["kills"] for t in told) >= len(told) + 20
@@ -137,8 +140,8 @@ def test_a_real_limit_of_the_system_is_a_full_disk_too(tmp_path):
     code = """
 import resource, signal, sys
 import pfl_lib
-from test_run import FEDAMP, federation
-fed = federation(pfl_lib.data.load("digits"))
+from tests.support.runs import FEDAMP, linear_federation
+fed = linear_federation(pfl_lib.data.load("digits"))
 pfl_lib.run(FEDAMP, fed, 2, checkpoint=sys.argv[1], progress=False)
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
@@ -151,7 +154,7 @@ except OSError as error:
         [sys.executable, "-c", code, tmp_path],
         capture_output=True,
         text=True,
-        cwd=Path(__file__).parent,
+        cwd=ROOT,
         check=True,
     )
     assert "the last good one is round-000002.json" in done.stdout

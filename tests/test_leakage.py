@@ -7,12 +7,7 @@ import torch
 from torch.testing import assert_close
 
 import pfl_lib
-from pfl_lib.leakage import gradient, quotient, quotients, whole_pictures
-
-
-@pytest.fixture(scope="module")
-def data():
-    return pfl_lib.data.load("digits")
+from pfl_lib.book.leakage import gradient, quotient, quotients, whole_pictures
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +73,7 @@ def test_text_has_no_pictures(data):
 
 
 def test_pictures_leave_places_empty(data):
-    from pfl_lib import plots
+    from pfl_lib.book import plots
 
     axes = plots.pictures({"all": data.x[:3, 0], "some": [data.x[0, 0], None]}, ["a", "b", "c"])
     assert [[len(ax.images) for ax in line] for line in axes] == [[1, 1, 1], [1, 0, 0]]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from pfl_lib import _memory
+from pfl_lib.local import memory
 
 GIB = 2**30
 
@@ -24,8 +24,8 @@ def group(folder, version, limit, used, files=0):
 def left(root, *membership):
     told = root / "membership"
     told.write_text("".join(f"{line}\n" for line in membership))
-    _memory._groups_with_limits.cache_clear()
-    return _memory.left_in_container(root, told)
+    memory._groups_with_limits.cache_clear()
+    return memory.left_in_container(root, told)
 
 
 def test_a_containers_limit_counts(tmp_path):
@@ -37,7 +37,7 @@ def test_version_1_has_other_names(tmp_path):
     group(tmp_path / "memory" / "mine", 1, limit=4 * GIB, used=1 * GIB)
     assert left(tmp_path, "4:memory:/mine", "0::/") == 3 * GIB
     assert left(tmp_path, "4:cpu,memory:/mine") == 3 * GIB
-    assert left(tmp_path, "4:cpu:/mine") == _memory.PLENTY
+    assert left(tmp_path, "4:cpu:/mine") == memory.PLENTY
 
 
 def test_the_limits_above_count_too(tmp_path):
@@ -55,8 +55,8 @@ def test_a_group_out_of_sight_is_looked_for_at_the_top(tmp_path):
 @pytest.mark.parametrize("limit", ["max", "", "nonsense"])
 def test_no_limit_is_plenty(tmp_path, limit):
     group(tmp_path, 2, limit=limit, used=1)
-    assert left(tmp_path, "0::/") == _memory.PLENTY
-    assert _memory.left_in_container(tmp_path, tmp_path / "no such file") == _memory.PLENTY
+    assert left(tmp_path, "0::/") == memory.PLENTY
+    assert memory.left_in_container(tmp_path, tmp_path / "no such file") == memory.PLENTY
 
 
 def test_more_taken_than_allowed_leaves_nothing(tmp_path):
@@ -66,7 +66,7 @@ def test_more_taken_than_allowed_leaves_nothing(tmp_path):
 
 def test_the_smaller_of_machine_and_container_is_free(monkeypatch):
     cpu = torch.device("cpu")
-    monkeypatch.setattr(_memory, "left_in_container", lambda: 5)
-    assert _memory.free_memory(cpu) == 5
-    monkeypatch.setattr(_memory, "left_in_container", lambda: _memory.PLENTY)
-    assert 5 < _memory.free_memory(cpu) <= _memory.PLENTY
+    monkeypatch.setattr(memory, "left_in_container", lambda: 5)
+    assert memory.free_memory(cpu) == 5
+    monkeypatch.setattr(memory, "left_in_container", lambda: memory.PLENTY)
+    assert 5 < memory.free_memory(cpu) <= memory.PLENTY

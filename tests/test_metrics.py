@@ -10,7 +10,7 @@ from scipy import stats
 
 import pfl_lib
 from pfl_lib import metrics, partition
-from pfl_lib.explore import Partitions
+from pfl_lib.book.explore import Partitions
 
 
 def numbers(values):
@@ -19,11 +19,6 @@ def numbers(values):
 
 def history(accuracy):
     return pfl_lib.History("A", "", {}, rounds=[1], accuracy=[accuracy])
-
-
-@pytest.fixture(scope="module")
-def data():
-    return pfl_lib.data.load("digits")
 
 
 def test_the_examples_in_the_docstrings():
@@ -158,7 +153,7 @@ def test_accuracy_error_is_binomial():
 
 def test_text_table_takes_tensors_words_and_numbers():
     rows = {"a": torch.tensor([0.25, 1.0]), 2: (np.float64(0.5), "–")}
-    lines = metrics.text_table(rows, (10, "last"), digits=1).splitlines()
+    lines = str(metrics.text_table(rows, (10, "last"), digits=1)).splitlines()
     assert [line.split() for line in lines] == [
         ["10", "last"],
         ["a", "0.2", "1.0"],
@@ -256,7 +251,7 @@ def test_chance_is_what_equal_weights_give():
     for sizes in ((3, 4, 5), (1, 1), (2, 9)):
         groups = blocks(1.0, 0.5, sizes)[1]
         equal = torch.ones(len(groups), len(groups))
-        share = pfl_lib.plots.inside_share(equal, groups)
+        share = metrics.inside_share(equal, groups)
         assert metrics.inside_by_chance(groups) == pytest.approx(share)
 
 
@@ -277,3 +272,12 @@ def test_clients_that_were_not_measured_are_left_out_of_a_comparison():
 def test_a_value_that_is_no_accuracy_is_named():
     with pytest.raises(ValueError, match="got 90 for client 1"):
         metrics.win_rate([0.5, 90], [0.8, 0.7])
+
+
+def test_effective_clients_are_about_noise_per_client_not_per_sample():
+    """With weights n_i/n: variance 1/m_eff for equal noise per client, 1/n for noise per sample."""
+    sizes = torch.tensor([10.0, 20.0, 70.0])
+    weights = sizes / sizes.sum()
+    m_eff = metrics.effective_clients(sizes)
+    assert (weights**2).sum().item() == pytest.approx(1 / float(m_eff))
+    assert (weights**2 / sizes).sum().item() == pytest.approx(1 / sizes.sum().item())

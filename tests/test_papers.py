@@ -1,4 +1,4 @@
-"""pfl_lib.papers: the papers' settings and result tables, and whether they are transcribed right.
+"""The papers' settings and result tables, and whether they are transcribed right.
 
 With PFL_PAPERS set to a folder of the papers' texts every number is also looked up there.
 """
@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pfl_lib import algorithms, models, papers, partition
+from pfl_lib import methods, models, partition
 from pfl_lib._groups import GROUPED
-from pfl_lib.papers._given import HOME, METHODS, RUNS
+from pfl_lib.book import papers
+from pfl_lib.book.papers._given import HOME, METHODS, RUNS
 
 METHOD_NAMES = (
     *("separate", "fedavg", "fedprox", "scaffold", "fedavg-2step", "fedavg-ft", "fedprox-ft"),
@@ -134,7 +135,7 @@ def test_settings_name_the_parameters_of_the_methods():
     words = {"tau", "tau_printed", "periods", "received", "scheduler"}  # said, not set
     for method, data, split, paper in EVERY_RUN:
         found = papers.settings(method, data, split, paper=paper)
-        if kind := algorithms.BY_NAME.get(method):
+        if kind := methods.BY_NAME.get(method):
             assert set(found) - set(found.fit(kind)) <= run | clients | words, (method, paper)
 
 
@@ -148,7 +149,7 @@ def test_settings_fit_what_one_calls():
 @pytest.mark.parametrize(("method", "data", "split", "paper"), EVERY_RUN)
 def test_settings_build_the_method_and_its_clients(method, data, split, paper):
     found = papers.settings(method, data, split, paper=paper)
-    if kind := algorithms.BY_NAME.get(method):
+    if kind := methods.BY_NAME.get(method):
         assert kind(**found.fit(kind)).name == method
     assert found["model"] in models.names()
     needs = {

@@ -327,6 +327,13 @@ def test_class_subset_iid_shares_classes_and_non_iid_does_not(mnist):
     assert all(int(torch.cat([a, b]).max()) < even.n_train for a, b in zip(p.train, p.test))
 
 
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
+def test_class_subset_leaves_everybody_something_to_train_and_to_test(mnist, share):
+    p = partition.class_subset(mnist, clients=20, test_share=share)
+    for part in ("train", "test"):
+        assert (p.counts(mnist, part) > 0).sum(1).eq(6).all()
+
+
 def test_class_subset_refuses_what_cannot_be(mnist):
     with pytest.raises(ValueError, match="at most 10"):
         partition.class_subset(mnist, classes_per_client=11)
@@ -473,8 +480,10 @@ def test_bubbles_show_the_counts_and_no_text_is_small(small):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
+    from pfl_lib.book import plots
+
     p = partition.grouped(small, group_sizes=(100, 80, 60, 40, 20))
-    ax = p.draw(small)
+    ax = plots.partition_bubbles(p, small)
     dots = ax.collections[0]
     counts = p.counts(small)
     assert len(dots.get_offsets()) == int((counts > 0).sum())
@@ -483,7 +492,7 @@ def test_bubbles_show_the_counts_and_no_text_is_small(small):
     assert len({tuple(c) for c in dots.get_facecolors()}) == 5
     texts = [*ax.get_xticklabels(), *ax.get_yticklabels(), ax.title, ax.xaxis.label]
     assert min(text.get_fontsize() for text in texts) >= 10
-    assert "test" in p.draw(small, part="test").get_title()
+    assert "test" in plots.partition_bubbles(p, small, part="test").get_title()
     plt.close("all")
 
 

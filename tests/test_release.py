@@ -5,11 +5,11 @@ import tarfile
 import zipfile
 
 import pytest
-import release
 import yaml
-from conftest import ROOT
 
 import pfl_lib
+from devtools import release
+from tests.support.paths import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
@@ -41,10 +41,20 @@ def test_workflows_run_what_one_can_run_here(path):
 
 def test_the_workflows_test_publish_and_watch():
     ran = {path.stem: [s["run"] for s in steps(path) if "run" in s] for path in WORKFLOWS}
-    assert ran["test"] == ["make test"]
+    assert ran["test"] == ["make lint", "make unit", "make test"]
     assert "make book" in ran["site"]
     assert {"make colab", "make links ONLINE=1"} <= set(ran["weekly"])
     assert "make dist" in ran["release"]
+
+
+def test_every_supported_python_is_tried():
+    """The matrix begins with the oldest that pyproject.toml allows, and the classifiers agree."""
+    flow = yaml.safe_load((ROOT / ".github" / "workflows" / "test.yml").read_text(encoding="utf-8"))
+    tried = flow["jobs"]["unit"]["strategy"]["matrix"]["python"]
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'requires-python = ">={tried[0]}"' in text
+    assert re.findall(r"Programming Language :: Python :: (3\.\d+)", text) == tried
+    assert all(flow["jobs"][job]["needs"] == "lint" for job in ("unit", "everything"))
 
 
 def test_phony_targets_are_all_named():
@@ -73,7 +83,7 @@ def test_the_source_archive_holds_what_a_packager_needs(tmp_path):
         inside = set(packed.namelist())
     assert {name for name in ours if name not in inside} == set()
     shown = {path.relative_to(ROOT).as_posix() for path in (ROOT / "results").glob("*/*.json")}
-    assert {f"pfl_lib/{name}" for name in shown} <= inside  # what the pages show
+    assert {f"pfl_lib/book/{name}" for name in shown} <= inside  # what the pages show
     assert not [name for name in inside if "done-" in name or "round-" in name]
 
 

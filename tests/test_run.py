@@ -7,27 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-import pfl_lib
 from pfl_lib import Federation, History, algorithm, partition, run
-
-
-@pytest.fixture(scope="module")
-def data():
-    return pfl_lib.data.load("digits")
-
-
-def federation(data, **how):
-    how = {"lr": 0.1, "batch_size": 16, "device": "cpu", **how}
-    return Federation(data, partition.iid(data, 6), "logistic_regression", **how)
-
-
-FEDAMP = algorithm("fedamp", self_weight=0.3)
-
-
-def same(a, b):
-    assert a.accuracy == b.accuracy and a.loss == b.loss and a.also == b.also
-    assert a.rounds == b.rounds and a.sent == b.sent
-    assert all(torch.equal(a.state[name], b.state[name]) for name in a.state)
+from tests.support.runs import FEDAMP, same
+from tests.support.runs import linear_federation as federation
 
 
 def test_history_counts_and_measures(data):

@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from pfl_lib import attention, theory
-from pfl_lib.algorithms import FedAMP
-from pfl_lib.theory import holds, norm2
+from pfl_lib import attention
+from pfl_lib.book import theory
+from pfl_lib.book.theory import holds, norm2
+from pfl_lib.methods import FedAMP
 
 exponential, tamed = attention.negative_exponential, attention.tamed_square_root
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from pfl_lib import formulas, papers, theory
-from pfl_lib.algorithms import FedACS, HeurFedAMP, Separate
-from pfl_lib.theory import (
+from pfl_lib import formulas, train
+from pfl_lib.book import papers, theory
+from pfl_lib.book.theory import (
     DescentFederation,
     PulledQuadratics,
     QuadraticFederation,
@@ -21,6 +21,7 @@ from pfl_lib.theory import (
     message_noise,
     norm2,
 )
+from pfl_lib.methods import FedACS, HeurFedAMP, Separate
 
 
 def doubles(*rows):
@@ -77,11 +78,11 @@ def test_descent_takes_the_step_of_fedacs_local():
     h, c, start = doubles([1, 2], [3, 1]), doubles([1, 0], [-1, 2]), doubles([0, 0], [1, 1])
     fed = DescentFederation(h, c, start, lr=0.1)
     expected = formulas.fedacs_local(start, h * (start - c), lr=0.1)
-    assert_close(fed.train(start, fed.everyone), expected)
+    assert_close(train(fed, start, fed.everyone), expected)
     again = formulas.fedacs_local(expected, h * (expected - c), lr=0.1)
     twice = DescentFederation(h, c, start, lr=0.1, steps=2)
-    assert_close(twice.train(start, fed.everyone), again)
-    assert_close(twice.at(3).train(start[1:], torch.tensor([1])), again[1:])
+    assert_close(train(twice, start, fed.everyone), again)
+    assert_close(train(twice.at(3), start[1:], torch.tensor([1])), again[1:])
 
 
 def test_descent_tends_to_the_proximal_step():

@@ -1,15 +1,16 @@
-"""Toys of FedALA: K7, the kinds of mixtures, and the library's own step on quadratic clients."""
+"""Toys of FedALA: known answers, kinds of mixtures, the library's own step on quadratic clients."""
 
 import itertools
 from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
 import torch
-from known_answers import assert_known
 
-from pfl_lib import plots, theory
-from pfl_lib.algorithms import FedALA, FedAvg
+from pfl_lib import train
+from pfl_lib.book import plots, theory
 from pfl_lib.formulas import ala_mix
+from pfl_lib.methods import FedALA, FedAvg
+from tests.support.known_answers import assert_known
 
 LOCAL, GLOBAL, BEST = (
     torch.tensor(v, dtype=torch.float64) for v in ([1, 2, -1], [1.5, 1, 0.5], [1.2, 1.8, -0.4])
@@ -24,12 +25,12 @@ def loss(w):
 def test_k7_ala_path():
     for eta in ("0.1", "1"):
         path = theory.ala_path(LOCAL, GLOBAL, ONE, BEST, float(eta), 3)
-        assert_known(path[1:], "K7", f"eta={eta}: W after steps 1,2,3 (clipped)")
+        assert_known(path[1:], "ALA", f"eta={eta}: W after steps 1,2,3 (clipped)")
 
 
 def test_k7_best_mixtures_are_the_best_of_their_kind():
     best = theory.best_mixtures(LOCAL, GLOBAL, ONE, BEST)
-    assert_known(best["each its own"], "K7", "limit weights clip((c-Theta_i)/(Theta-Theta_i),0,1)")
+    assert_known(best["each its own"], "ALA", "limit weights clip((c-Theta_i)/(Theta-Theta_i),0,1)")
     numbers = torch.linspace(0, 1, 1001, dtype=torch.float64)
     assert loss(best["one number"]) <= min(loss(n * ONE) for n in numbers) + 1e-12
     corners = [torch.tensor(w, dtype=torch.float64) for w in itertools.product((0, 1), repeat=3)]
@@ -58,7 +59,7 @@ def test_fedala_runs_on_quadratic_clients():
         torch.testing.assert_close(states[2].ala_weights[i], path[-1])
     begin = ala_mix(states[2].ala_weights, mine, x)
     torch.testing.assert_close(states[2].ala_begin, begin)
-    torch.testing.assert_close(states[2].ala_own, fed.train(begin, fed.everyone))
+    torch.testing.assert_close(states[2].ala_own, train(fed, begin, fed.everyone))
     plain = theory.iterate(FedAvg(), fed, 3)[-1]
     torch.testing.assert_close(theory.iterate(FedALA(ala_layers=0), fed, 3)[-1].x, plain.x)
 
@@ -88,7 +89,7 @@ def test_across_puts_methods_down_and_settings_across():
     shown = plots.across(
         {name: {"FedALA": SimpleNamespace(last=value)} for name, value in (("a", 0.5), ("bb", 1.0))}
     )
-    assert [row.split() for row in shown.splitlines()] == [
+    assert [row.split() for row in str(shown).splitlines()] == [
         ["last", "round", "a", "bb"],
         ["FedALA", "0.500", "1.000"],
     ]

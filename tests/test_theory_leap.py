@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from pfl_lib import algorithm, plots, stragglers
-from pfl_lib.theory import DescentFederation, iterate, leap_errors, logistic_straggler
+from pfl_lib import algorithm, stragglers, train
+from pfl_lib.book import plots
+from pfl_lib.book.theory import DescentFederation, iterate, leap_errors, logistic_straggler
 
 
 def doubles(*rows):
@@ -80,9 +81,9 @@ def test_spfl_with_equal_weights_is_fedavg_with_two_steps():
 
 def test_repeats_and_steps_multiply():
     fed = toy(lr=0.5)
-    twice = fed.train(fed.initial(), fed.everyone, repeats=2, tag="probe")
+    twice = train(fed, fed.initial(), fed.everyone, repeats=2, tag="probe")
     assert_close(twice, 0.75 * fed.c)
-    assert_close(fed.train(fed.initial(), fed.everyone, steps=2), twice)
+    assert_close(train(fed, fed.initial(), fed.everyone, steps=2), twice)
 
 
 @pytest.mark.parametrize("name", ["fedavg-async", "fedasync", "lga", "plga"])

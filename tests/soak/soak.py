@@ -1,6 +1,6 @@
 """The long tests, each in a process of its own; what they measured goes to results/soak.
 
-    python tests/soak/soak.py [kills] [fuzz] [disk] [cnn] [logistic]
+    python -m tests.soak.soak [kills] [fuzz] [disk] [cnn] [logistic]
                                 [resnet_threads] [resnet_stacked]      (all by default)
 
 They take an hour on two cores.  Each stops with an error if what it is for does not hold.
@@ -20,11 +20,12 @@ from pathlib import Path
 import torch
 
 import pfl_lib
-from pfl_lib import Federation, algorithm, federation, partition, run
+from pfl_lib import Federation, algorithm, partition, run
 from pfl_lib.data.dataset import Dataset
+from pfl_lib.local import federation
+from tests.support.paths import ROOT
 
-TESTS = Path(__file__).resolve().parents[1]
-RESULTS = TESTS.parent / "results" / "soak"
+RESULTS = ROOT / "results" / "soak"
 MEGABYTE = 2**20
 
 
@@ -32,7 +33,7 @@ MEGABYTE = 2**20
 def kills():
     """Four random kills and one inside a checkpoint's writing for every algorithm."""
     with tempfile.TemporaryDirectory() as room:
-        told = script("killing.py", room, "4")
+        told = script("tests.support.killing", room, "4")
     wrong = {t["name"]: t["wrong"] for t in told if t["wrong"]}
     assert not wrong, wrong
     return {
@@ -45,13 +46,13 @@ def kills():
 
 def fuzz():
     """3,400 files for each of six readers."""
-    return script("fuzzing.py", "3400", "11")
+    return script("tests.support.fuzzing", "3400", "11")
 
 
 def script(*command):
-    command = [sys.executable, *command]
+    command = [sys.executable, "-m", *command]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=TESTS, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -184,7 +185,7 @@ def main(names):
         print(f"{names[0]}: {json.dumps(told, ensure_ascii=False)}", flush=True)
         return
     for name in names or ALL:
-        subprocess.run([sys.executable, __file__, name], check=True)
+        subprocess.run([sys.executable, "-m", "tests.soak.soak", name], cwd=ROOT, check=True)
 
 
 if __name__ == "__main__":

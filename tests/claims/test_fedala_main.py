@@ -1,0 +1,80 @@
+"""What the page on FedALA's main table says."""
+
+import statistics
+
+import pytest
+
+from pfl_lib.book.experiments import overview
+from tests.support.claims import laptop, percent
+
+FOUND = laptop("fedala_main")
+CASES = pytest.mark.parametrize("case", FOUND.cases)
+
+
+@CASES
+def test_fedala_beats_fedavg_by_7_to_38_points(case):
+    best = percent(FOUND, case, "best")
+    assert 7 < best["FedALA"] - best["FedAvg"] < 39
+
+
+@CASES
+def test_separate_stays_ahead_of_fedala_by_about_one_to_three_points(case):
+    best = percent(FOUND, case, "best")
+    assert 0.5 < best["Separate"] - best["FedALA"] < 3.5
+
+
+@CASES
+def test_no_method_is_more_than_two_points_better_than_clients_that_never_talk(case):
+    best = percent(FOUND, case, "best")
+    assert max(best.values()) - best["Separate"] < 2
+
+
+def test_the_papers_order_comes_back_only_loosely():
+    rows = overview.same_order({("fedala_main", "laptop"): FOUND}).rows
+    taus = [float(row[4]) for row in rows]
+    assert min(taus) > 0.25 and max(taus) < 0.55
+
+
+def rise(case):
+    """What FedALA's curve gains in its last fifteen rounds, in points."""
+    curves = zip(*(r["mean by round"] for r in FOUND.of("FedALA", case)))
+    curve = [statistics.fmean(values) for values in curves]
+    return 100 * (curve[-1] - max(curve[:-3]))
+
+
+def test_with_ten_classes_of_cifar100_each_fedala_is_still_rising_at_fifty():
+    assert rise("Cifar100, pathological") > 0.5
+    assert rise("Cifar100, Dirichlet 0.1") <= 0.5
+
+
+@pytest.mark.parametrize("case", [c for c in FOUND.cases if "Cifar10," in c])
+def test_on_cifar10_fedavg_c_loses_two_to_three_points_from_best_to_last(case):
+    lost = percent(FOUND, case, "best")["FedAvg-C"] - percent(FOUND, case)["FedAvg-C"]
+    assert 2 < lost < 3.5
+
+
+@CASES
+def test_fedamp_as_printed_is_within_half_a_point_of_separate(case):
+    here = percent(FOUND, case)
+    assert abs(here["FedAMP"] - here["Separate"]) < 0.5
+
+
+def test_a_clients_own_weight_falls_to_minus_ten_thousand_in_two_columns():
+    least = [min(FOUND.values("FedAMP", "own", case)) for case in FOUND.cases]
+    assert sum(weight < -9000 for weight in least) == 2
+
+
+@CASES
+def test_started_at_the_message_fedamp_does_not_break_but_ends_lower(case):
+    told = FOUND.record["more"]["FedAMP from the message"][case]
+    assert told.startswith("ended with accuracy")
+    assert float(told.split()[-1]) < FOUND.of("FedAMP", case)[0]["last"]
+
+
+def test_the_median_rule_has_lost_up_to_five_points_on_cifar10():
+    lost = [
+        percent(FOUND, c)["Separate"] - percent(FOUND, c)["FedAMP, median σ"]
+        for c in FOUND.cases
+        if "Cifar10," in c
+    ]
+    assert 4 < max(lost) < 6

@@ -1,0 +1,53 @@
+"""What the page on FedAMP's open choices says."""
+
+import pytest
+
+from tests.support.claims import laptop, percent
+
+FOUND = laptop("own_fedamp")
+CASES = pytest.mark.parametrize("case", FOUND.cases)
+
+
+@CASES
+def test_from_w_with_the_printed_beta_clients_are_on_their_own(case):
+    here = percent(FOUND, case)
+    assert abs(here["start at w, β = 10⁴"] - here["Separate"]) < 0.5
+    assert here["FedAMP"] > here["start at w, β = 10⁴"] + 0.5
+
+
+@CASES
+def test_from_w_with_a_beta_of_ten_it_collaborates_about_as_well_as_from_u(case):
+    here = percent(FOUND, case)
+    assert abs(here["start at w, β = 10"] - here["FedAMP"]) < 0.7
+
+
+@CASES
+def test_the_self_weight_hardly_matters(case):
+    sweep = [v for m, v in percent(FOUND, case).items() if m.startswith("self-weight")]
+    assert max(sweep) - min(sweep) < 0.6
+
+
+def test_attention_is_worth_a_little_with_the_same_names_and_several_points_with_others():
+    worth = {}
+    for case in FOUND.cases:
+        here = percent(FOUND, case)
+        worth[case] = here["FedAMP"] - here["equal weights"]
+    assert 0 < worth["same names"] < 3 < worth["conflicting names"]
+
+
+@CASES
+def test_the_true_gradient_costs_accuracy_here(case):
+    here = percent(FOUND, case)
+    assert here["α form, true gradient"] < here["α form, printed gradient"] - 0.5
+
+
+@CASES
+def test_a_safe_alpha_stands_still(case):
+    here = percent(FOUND, case)
+    assert here["α form, safe α, λ = 0.01"] < here["Separate"]
+    assert here["α form, safe α, λ = 1"] < 30
+
+
+def test_the_half_kernel_changes_nothing_that_can_be_seen_where_names_agree():
+    here = percent(FOUND, "same names")
+    assert abs(here["half kernel"] - here["FedAMP"]) < 0.5

@@ -1,0 +1,54 @@
+"""What the page on late clients says."""
+
+import pytest
+
+from tests.support.claims import laptop
+
+FOUND = laptop("plga_table2")
+CASES = pytest.mark.parametrize("case", ["MNIST", "CIFAR10"])
+LATE = FOUND.methods[3:]
+
+
+def of(method, what, case):
+    return 100 * FOUND.mean(method, what, case)
+
+
+@CASES
+def test_throwing_late_models_away_costs_the_server_two_to_four_points(case):
+    lost = of("FedAvg (Async)", "server", case) - of("FedAvg (Sync)", "server", case)
+    assert 2 < lost < 4.5
+
+
+@CASES
+def test_predicting_them_is_within_a_point_of_plain_averaging(case):
+    gain = of("LGA", "server", case) - of("FedAvg (Async)", "server", case)
+    assert abs(gain) < 1
+
+
+@CASES
+def test_plgas_personal_models_beat_all_five_server_models_by_two_to_eight_points(case):
+    lead = [of("PLGA", "last", case) - of(m, "server", case) for m in LATE]
+    assert len(lead) == 5 and min(lead) > 1.5 and max(lead) < 8.5
+
+
+@CASES
+def test_clients_of_fedavg_async_and_lga_are_as_good_as_plgas_personal_models(case):
+    plga = of("PLGA", "last", case)
+    assert plga < min(of(m, "client", case) for m in ("FedAvg (Async)", "LGA"))
+    assert abs(of("PLGA", "client", case) - of("FedAvg (Async)", "client", case)) < 1
+
+
+@CASES
+def test_only_clients_of_fedavg_sync_are_a_point_behind(case):
+    assert 0.5 < of("PLGA", "last", case) - of("FedAvg (Sync)", "client", case) < 2
+
+
+def fall(method, what="last"):
+    """From 2 to 10 rounds late, in points."""
+    return of(method, what, "MNIST, 2 rounds late") - of(method, what, "MNIST, 10 rounds late")
+
+
+def test_a_personal_mix_is_patient():
+    assert 0.5 < fall("PLGA") < 1.5
+    assert fall("PLGA") < fall("LGA") < fall("FedAvg (Async)")
+    assert 2.5 < fall("FedAvg (Async)") < 3

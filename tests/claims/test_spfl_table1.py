@@ -1,0 +1,40 @@
+"""What the page on SPFL's Table 1 says."""
+
+import pytest
+
+from pfl_lib.book import papers
+from tests.support.claims import first, gains, laptop, percent
+
+FOUND = laptop("spfl_table1")
+OWN_CLASSES = pytest.mark.parametrize("case", ["MNIST, non-IID", "CIFAR10, non-IID"])
+ONE, SEVEN = papers.table("spfl", 1), papers.table("spfl", 7)
+
+
+@OWN_CLASSES
+def test_where_clients_have_their_own_classes_spfl_is_the_best_of_the_ten(case):
+    assert first(percent(FOUND, case)).startswith("SPFL")
+
+
+@OWN_CLASSES
+@pytest.mark.parametrize("rival", ["FedAvg", "Separate"])
+def test_spfl_is_ahead_of_fedavg_and_of_training_alone_with_every_seed(case, rival):
+    assert min(gains(FOUND, "SPFL", rival, case)) > 0
+
+
+@OWN_CLASSES
+def test_mixing_models_gains_far_less(case):
+    here = percent(FOUND, case)
+    assert here["SPFL-w"] - here["FedAvg"] < 0.6 * (here["SPFL"] - here["FedAvg"])
+
+
+def test_where_all_have_the_same_classes_spfl_is_behind_fedavg_with_every_seed():
+    assert max(gains(FOUND, "SPFL", "FedAvg", "MNIST, IID")) < 0
+
+
+def test_the_papers_tables_1_and_7_are_apart_by_standard_deviations_on_cifar100():
+    apart = {
+        column: (SEVEN["T = 10", column].mean - ONE["SPFL", column].mean) / ONE["SPFL", column].sd
+        for column in ONE.columns
+    }
+    assert first(apart) == "CIFAR100, IID" and min(apart.values()) >= 0
+    assert apart["CIFAR100, IID"] > 3

@@ -1,0 +1,88 @@
+"""Can a page be found: by search engines, in chats, by the book's own search, by citations?"""
+
+import json
+import re
+
+import pytest
+import yaml
+
+import pfl_lib
+from pfl_lib import methods
+from tests.support.pages import IDS, PAGES
+from tests.support.paths import HTML, ROOT
+
+
+def tags(name):
+    """The meta tags of a built page, by name or property."""
+    text = (HTML / f"{name}.html").read_text(encoding="utf-8")
+    pairs = re.findall(r'<meta (?:name|property)="([^"]+)" content="([^"]*)"', text)
+    return dict(pairs)
+
+
+@pytest.mark.parametrize("name", PAGES, ids=IDS)
+def test_page_says_what_it_is(site, name):
+    found = tags(name)
+    assert 20 <= len(found["description"]) <= 165, found["description"]
+    assert found["og:description"] == found["description"] and found["og:title"]
+    picture = (HTML / f"{name}.html").parent / found["og:image"]
+    assert picture.resolve().is_file(), "no social card"
+
+
+def test_descriptions_differ(site):
+    found = [tags(name)["description"] for name in PAGES]
+    assert len(set(found)) == len(found)
+
+
+def test_search_knows_every_algorithm_by_name(site):
+    """The title of its reference page is its label, which the search weighs most."""
+    text = (HTML / "searchindex.js").read_text(encoding="utf-8")
+    index = json.loads(re.fullmatch(r"Search\.setIndex\((.*)\)\s*", text, re.DOTALL).group(1))
+    for method in methods.ALL:
+        places = [index["docnames"][doc] for doc, _ in index["alltitles"].get(method.label, [])]
+        assert f"notebooks/reference/{method.name}" in places, method.label
+
+
+@pytest.mark.parametrize("name", ["heurfedamp", "fedavg-async", "plga"])
+def test_search_leads_to_the_reference_page(site, open_page, name):
+    label = methods.BY_NAME[name].label
+    page = open_page(f"{site}/search.html?q={label}")
+    page.wait_for_selector("#search-results li a")
+    first = page.locator("#search-results > ul > li > a").evaluate_all(
+        "links => links.slice(0, 3).map(a => a.getAttribute('href'))"
+    )
+    assert any(f"reference/{name}.html" in link for link in first), first
+
+
+def test_the_book_can_be_cited_by_machines(site):
+    found = tags("book/cite")
+    assert found["citation_title"] and found["citation_author"]
+
+
+# -------------------------------------------------------------------------- citations, no site
+def test_citation_file_is_sound():
+    """The keys that the Citation File Format 1.2.0 asks for, and none it does not know."""
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    needed = {"cff-version", "message", "title", "authors"}
+    known = needed | {"abstract", "type", "version", "license", "keywords", "date-released", "url"}
+    known |= {"doi", "repository-code", "references", "preferred-citation", "identifiers"}
+    assert needed <= set(citation) <= known
+    assert citation["cff-version"] == "1.2.0" and citation["type"] in ("software", "dataset")
+    for author in citation["authors"]:
+        assert "name" in author or {"family-names", "given-names"} <= set(author)
+
+
+def test_bibtex_of_the_book_is_that_of_the_citation_file():
+    from pybtex.database import parse_file
+
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    entry = parse_file(str(ROOT / "book" / "cite.bib")).entries["pfl_lib"]
+    assert entry.fields["title"] == citation["title"]
+    assert entry.fields["version"] == pfl_lib.__version__
+    assert citation["authors"][0]["name"].replace("_", r"\_") in str(entry.persons["author"][0])
+
+
+def test_the_cite_page_shows_the_five_papers():
+    text = (ROOT / "book" / "references.bib").read_text(encoding="utf-8")
+    shown = text.split("% The five papers of this book")[1]
+    shown = shown.split("% Federated learning: one model for all")[0]
+    assert len(re.findall(r"^@", shown, re.MULTILINE)) == 5

@@ -1,0 +1,408 @@
+"""The playground as a reader meets it: fingers, keys, the address, no network, no motion."""
+
+import base64
+import json
+import re
+import struct
+
+import pytest
+import torch
+
+from pfl_lib import train
+from pfl_lib.book.explore import playground
+from pfl_lib.book.explore.playground import Playground
+from tests.support.paths import ROOT
+
+AXE = (ROOT / "tests" / "site" / "vendor" / "axe" / "axe.min.js").read_text(encoding="utf-8")
+HEAD = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Play</title>
+<meta name="viewport" content="width=device-width"></head><body><main><h1>Play</h1><h2>Now</h2>"""
+QUICK = "#n=10&l=1"  # ten digits, one step: a round takes no time
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Open a playground from a file, offline; whatever goes wrong on the page fails the test."""
+    contexts, bad = [], []
+
+    def shower(address="", width=1100, widget=None, before="", still=True, **how):
+        path = tmp_path / "play.html"
+        html = (widget or Playground())._repr_html_()
+        path.write_text(f"{HEAD}{before}{html}</main></body></html>", encoding="utf-8")
+        how |= {"reduced_motion": "reduce" if still else "no-preference"}
+        context = browser.new_context(viewport={"width": width, "height": 900}, **how)
+        context.set_offline(True)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: bad.append(str(error)))
+        page.on("console", lambda m: bad.append(m.text) if m.type == "error" else None)
+        page.on("request", lambda r: bad.append(r.url) if r.url.startswith("http") else None)
+        page.goto(path.as_uri() + address)
+        page.wait_for_selector(".pg-b .pg-coin")
+        return page
+
+    yield shower
+    for context in contexts:
+        context.close()
+    assert bad == []
+
+
+def data(page, name):
+    return json.loads(page.locator(".pg").get_attribute(f"data-{name}"))
+
+
+def address(page):
+    page.wait_for_timeout(200)
+    return page.evaluate("location.hash")
+
+
+def coin(page, client, which="b"):
+    return page.locator(f".pg-{which} [data-client='{client - 1}']")
+
+
+def middle(box):
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+# ---- values ------------------------------------------------------------------------------------
+
+
+def test_the_page_shows_what_the_library_computes(show):
+    page = show("#m=ditto&b=fedacs&d=classes&h=3&seed=4")
+    for _ in range(3):
+        page.locator("[data-step]").click()
+    s = data(page, "state")
+    assert (s["a"], s["b"], s["data"], s["how"], s["seed"]) == ("ditto", "fedacs", "classes", 3, 4)
+    wanted = [list(playground.rounds(s[w], s, 3))[-1] for w in "ab"]
+    assert data(page, "means") == pytest.approx([one["mean"] for one in wanted], abs=1e-12)
+    for which, one in zip("ab", wanted):
+        shown = f"{100 * one['mean']:.0f}"
+        assert shown in page.locator(f".pg-{which} .pg-mean").inner_text()
+        for client in (1, 7):
+            label = coin(page, client, which).get_attribute("aria-label")
+            right = int(100 * one["accuracy"][client - 1].item() + 0.5)
+            assert f", {right} % right" in label
+    page.wait_for_timeout(400)
+    spoken = page.locator(".pfl-aloud").inner_text()
+    assert spoken.startswith("Round 3 of 30: Ditto reads") and "FedACS" in spoken
+
+
+def test_a_hundred_seeds_run_beside_the_page_and_can_be_cancelled(show):
+    page = show(QUICK + "&m=separate&b=fedavg&d=alike")
+    page.get_by_role("tab", name="100 seeds").click()
+    page.locator("[data-seeds]").click()
+    page.get_by_role("button", name="Cancel").click()  # the page still answers
+    assert page.locator(".pg").get_attribute("data-seeds") is None
+    page.locator("[data-seeds]").click()
+    page.wait_for_function("document.querySelector('.pg').dataset.seeds", timeout=60_000)
+    found = data(page, "seeds")
+    assert [one["seed"] for one in found] == list(range(100))
+    s = data(page, "state")
+    for seed in (0, 99):
+        last = [list(playground.rounds(s[w], dict(s, seed=seed)))[-1]["mean"] for w in "ab"]
+        assert [found[seed]["a"], found[seed]["b"]] == pytest.approx(last, abs=1e-12)
+    wins = sum(one["b"] > one["a"] for one in found)
+    assert f"FedAvg beats Separate in {wins} of 100" in page.locator("main").inner_text()
+
+
+def test_the_map_names_the_best_of_each_field(show):
+    page = show("#l=1")
+    page.get_by_role("tab", name="The map").click()
+    page.locator("[data-map]").click()
+    page.wait_for_function("document.querySelectorAll('[data-best]').length >= 3", timeout=60_000)
+    best = page.locator("[data-best]").first.get_attribute("data-best")
+    page.get_by_role("button", name="Cancel").click()
+    s = dict(data(page, "state"), how=0, size=10, seed=0)
+    means = {m: list(playground.rounds(m, s))[-1]["mean"] for m in ("separate", "fedavg")}
+    assert best in ("fedavg", "ditto", "fedamp") and means["fedavg"] > means["separate"]
+
+
+# ---- hands -------------------------------------------------------------------------------------
+
+
+def touch(page):
+    session = page.context.new_cdp_session(page)
+
+    def send(kind, *points):
+        where = [{"x": x, "y": y} for x, y in points]
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": where})
+
+    return send
+
+
+def slide(send, begin, end, steps=8):
+    send("touchStart", begin)
+    for k in range(1, steps + 1):
+        part = k / steps
+        send("touchMove", tuple(a + part * (b - a) for a, b in zip(begin, end)))
+    send("touchEnd")
+
+
+def test_a_finger_drags_a_client_into_another_group(show):
+    page = show(width=390, has_touch=True, is_mobile=True)
+    coin(page, 2).scroll_into_view_if_needed()
+    page.wait_for_timeout(100)
+    before = page.evaluate("scrollY")
+    slide(touch(page), middle(coin(page, 2).bounding_box()), middle(coin(page, 7).bounding_box()))
+    page.wait_for_function("JSON.parse(document.querySelector('.pg').dataset.state).groups[1] == 1")
+    assert page.evaluate("scrollY") == before, "the page scrolled instead"
+    assert data(page, "state")["groups"] == [0, 1, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
+    assert "g=010011112222" in address(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_a_mouse_does_it_too_and_a_click_only_chooses(show):
+    page = show()
+    coin(page, 9).click()
+    assert "Client 9" in page.locator(".pg-panel:visible").inner_text()
+    (x, y), goal = middle(coin(page, 9).bounding_box()), middle(coin(page, 2).bounding_box())
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(*goal, steps=6)
+    page.mouse.up()
+    assert data(page, "state")["groups"][8] == 0
+
+
+def test_a_digit_drawn_by_finger_is_answered_by_twelve_models(show):
+    page = show(QUICK + "&n=40", width=390, has_touch=True, is_mobile=True)
+    for _ in range(4):
+        page.locator("[data-step]").click()
+    page.get_by_role("tab", name="Draw a digit").click()
+    pad = page.locator(".pg-pad")
+    pad.scroll_into_view_if_needed()
+    page.wait_for_timeout(100)
+    box, send, before = pad.bounding_box(), touch(page), page.evaluate("scrollY")
+    x, y = middle(box)
+    slide(send, (x, y - 60), (x, y + 60))
+    assert page.evaluate("scrollY") == before
+    replies = page.locator(".pg-reply b").all_inner_texts()
+    assert len(replies) == 24 and all(re.fullmatch(r"\d", one) for one in replies)
+    assert "say" in page.locator(".pg-panel:visible [role=status]").inner_text()
+    page.get_by_role("button", name="Clear").click()
+    assert page.locator(".pg-reply b").first.inner_text() == "·"
+
+
+# ---- keys --------------------------------------------------------------------------------------
+
+
+def test_everything_can_be_done_with_the_keyboard(show):
+    page = show()
+    page.locator("[data-step]").focus()
+    page.keyboard.press("Enter")
+    assert data(page, "round") == 1
+    coin(page, 1).focus()
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.activeElement.dataset.client") == "1"
+    assert "Client 2" in page.locator(".pg-panel:visible").inner_text()
+    page.keyboard.press("ArrowRight")
+    assert data(page, "state")["groups"][1] == 1
+    assert page.evaluate("document.activeElement.dataset.client") == "1", "the focus was lost"
+    page.get_by_role("tab", name="Look at one client").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.get_by_role("tab", name="Draw a digit").get_attribute("aria-selected") == "true"
+    page.get_by_role("radio", name="All alike").focus()
+    page.keyboard.press("ArrowRight")
+    assert data(page, "state")["data"] == "classes"
+    stops = page.locator(".pg-b .pg-coin").evaluate_all(
+        "c => c.filter(e => e.tabIndex === 0).length"
+    )
+    assert stops == 1  # a stage is one stop, not twelve
+
+
+# ---- the address -------------------------------------------------------------------------------
+
+
+def test_the_address_is_read_and_kept(show):
+    page = show("#m=fedamp&d=names&s=.1&seed=3")
+    s = data(page, "state")
+    assert (s["a"], s["data"], s["sigma"], s["seed"]) == ("fedamp", "names", 0.1, 3)
+    page.locator("select[data-key=b]").select_option("spfl")
+    assert address(page) == "#m=fedamp&b=spfl&seed=3"
+    page.evaluate("location.hash = '#d=natural&liar=2'")
+    page.wait_for_function("JSON.parse(document.querySelector('.pg').dataset.state).liar == 2")
+    s = data(page, "state")
+    assert (s["a"], s["data"], s["seed"]) == ("fedavg", "natural", 0)
+
+
+def test_nonsense_in_the_address_does_no_harm(show):
+    page = show("#m=<b>&d=moon&s=x&seed=-4&g=999&n=1e9&liar=2.6&constructor=1")
+    s = data(page, "state")
+    assert (s["a"], s["data"], s["sigma"], s["seed"]) == ("fedavg", "names", 0.1, 0)
+    assert (s["size"], s["liar"]) == (60, 3)
+    playground.Playground(**s)  # what the page has is what Python accepts
+
+
+# ---- for everyone ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1100, "light"), (390, "dark")])
+def test_axe_finds_nothing(show, width, scheme):
+    page = show(width=width, color_scheme=scheme)
+    page.locator("[data-step]").click()
+    page.locator(".pg-more summary").click()
+    page.add_style_tag(content="* { transition: none !important }")
+    page.evaluate(AXE)
+    look = """() => axe.run().then(r => r.violations.map(v => v.id + ': '
+      + v.nodes.slice(0, 3).map(n => n.target.join(' ') + ' ' + n.failureSummary)))"""
+    for tab in ("client", "draw", "seeds", "map"):
+        page.locator(f"[data-tab={tab}]").click()
+        assert page.evaluate(look) == [], tab
+    page.locator("[data-tour]").click()
+    assert page.evaluate(look) == [], "the tour"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    small = """els => els.filter(e => e.textContent.trim() && e.getClientRects().length
+      && parseFloat(getComputedStyle(e).fontSize) < 10.9).map(e => e.className)"""
+    assert page.locator(".pg *").evaluate_all(small) == []
+
+
+def test_without_motion_nothing_moves_by_itself(show):
+    page = show()
+    page.wait_for_timeout(600)
+    assert data(page, "round") == 0 and not page.locator("[data-play]").is_visible()
+
+
+def test_it_runs_while_in_view_and_only_then(show):
+    page = show(QUICK, still=False, before='<div style="height: 3000px"></div>')
+    page.wait_for_timeout(700)
+    assert data(page, "round") == 0
+    page.locator("[data-speed]").select_option("fast")
+    page.locator(".pg-stages").scroll_into_view_if_needed()
+    page.wait_for_function("document.querySelector('.pg').dataset.round > 2")
+    page.evaluate("scrollTo(0, 0)")
+    page.wait_for_timeout(200)
+    here = data(page, "round")
+    page.wait_for_timeout(500)
+    assert data(page, "round") == here
+    page.locator(".pg-stages").scroll_into_view_if_needed()
+    page.wait_for_function(f"document.querySelector('.pg').dataset.round > {here}")
+    page.locator("[data-play]").click()
+    assert "Play" in page.locator("[data-play]").inner_text()
+
+
+def test_on_paper_it_is_light(show):
+    page = show(color_scheme="dark")
+    assert "pfl-dark" in page.locator(".pg").get_attribute("class")
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert "pfl-dark" not in page.locator(".pg").get_attribute("class")
+    assert not page.locator(".pg-drive").is_visible() and page.locator(".pg-stages").is_visible()
+
+
+# ---- the tour ----------------------------------------------------------------------------------
+
+
+def test_the_tour_asks_before_it_tells(show):
+    page = show()
+    page.locator("[data-tour]").click()
+    told = []
+    for step in range(1, 7):
+        tour = page.locator(".pg-tour")
+        assert f"{step} of 6" in tour.inner_text() and data(page, "round") == 0
+        page.locator("[data-guess]").fill("50")
+        page.locator("[data-reveal]").click()
+        page.wait_for_selector(".pg-truth")
+        text = tour.inner_text().replace("\u00a0", " ")
+        b = f"{100 * data(page, 'means')[1]:.0f} %"
+        assert "You said 50 %." in text and b in text
+        told.append(data(page, "means"))
+        page.locator("[data-next]").click()
+    alone, average, disagree, like, wide, _ = told
+    assert alone[1] + 0.1 < average[1]  # the average is wonderful,
+    assert disagree[1] < disagree[0] - 0.2  # until they disagree;
+    assert like[1] > disagree[0] + 0.1  # like finds like,
+    assert wide[1] < like[1] - 0.2  # unless the ear is too wide
+    assert page.locator("[data-tour]").is_visible()
+
+
+# ---- small, and live ---------------------------------------------------------------------------
+
+
+def test_small_it_is_a_stage_a_sentence_and_a_link(show):
+    page = show(widget=Playground(small=True, link="notebooks/play.html"), still=False, width=460)
+    assert page.locator(".pg input, .pg select:visible").count() == 0
+    assert page.locator(".pg-link").get_attribute("href") == "notebooks/play.html"
+    page.wait_for_function("document.querySelector('.pg-say').textContent.startsWith('Round 4')")
+    assert "listen to their like" in page.locator(".pg-say").inner_text()
+    assert page.evaluate("location.hash") == ""
+
+
+WIRED = """async ([esm, state]) => {
+  const url = URL.createObjectURL(new Blob([esm], { type: 'text/javascript' }));
+  const widget = (await import(url)).default, heard = {}, el = document.createElement('div');
+  document.body.append(el);
+  const model = { get: (k) => state[k], set: (k, v) => { state[k] = v; }, save_changes() {},
+    on: (k, f) => { heard[k] = f; }, off() {} };
+  window.live = { state, heard, el, leave: widget.render({ model, el }) };
+}"""
+SENT = """(which) => {
+  const v = live.state[`_from_${which}`];
+  let text = '';
+  for (const b of new Uint8Array(v.buffer)) text += String.fromCharCode(b);
+  return btoa(text);
+}"""
+GIVEN = """([text]) => {
+  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  live.state._to_b = new DataView(bytes.buffer);
+  live.heard['change:_to_b']();
+}"""
+
+
+def test_in_a_notebook_models_go_to_python_and_come_back(browser, tmp_path):
+    context = browser.new_context(reduced_motion="reduce")
+    page = context.new_page()
+    path = tmp_path / "live.html"
+    path.write_text("<!doctype html><title>t</title><body>")
+    page.goto(path.as_uri())
+    play = Playground(a="fedala", b="fedamp", model="mlp", size=10, steps=2)
+    page.evaluate(WIRED, [play._esm, {"_settings": play._settings, **play.settings}])
+    for _ in range(2):
+        page.locator("[data-step]").click()
+    for which in "ab":
+        setattr(play, f"_from_{which}", base64.b64decode(page.evaluate(SENT, which)))
+        last = list(playground.rounds(play.settings[which], play.settings, 2))[-1]
+        assert torch.allclose(play.models[which], last["models"], atol=1e-9, rtol=0)
+    fed = play.federation()
+    mine = train(fed, fed.initial(), fed.everyone, steps=60)
+    play.models = {"b": mine}
+    page.evaluate(GIVEN, [base64.b64encode(play._to_b).decode()])
+    shown = json.loads(page.locator(".pg").get_attribute("data-means"))[1]
+    assert shown == pytest.approx(fed.evaluate(mine)[0].mean().item(), abs=1e-12)
+    page.evaluate("live.state.data = 'alike'; live.heard['change:data']()")  # set in Python
+    assert json.loads(page.locator(".pg").get_attribute("data-state"))["data"] == "alike"
+    page.evaluate("live.leave()")
+    context.close()
+
+
+def test_bad_models_and_settings_are_refused():
+    play = Playground()
+    assert play.models == {"a": None, "b": None}
+    with pytest.raises(ValueError, match=r"shape \(12, 650\)"):
+        play.models = {"a": torch.zeros(12, 3)}
+    with pytest.raises(ValueError, match="which"):
+        play.models = {"c": torch.zeros(12, 650)}
+    with pytest.raises(ValueError, match="groups"):
+        Playground(groups=[0, 1, 2])
+    with pytest.raises(ValueError, match="a"):
+        Playground(a="fedsgd")
+    play._from_a = struct.pack("<d", 1.5) * 12 * 650
+    assert play.models["a"].shape == (12, 650) and play.models["a"][3, 4] == 1.5
+
+
+# ---- speed, as a measurement -------------------------------------------------------------------
+
+
+def test_frame_times_with_a_slowed_processor(show, capsys):
+    page = show(still=False)
+    page.locator("[data-speed]").select_option("fast")
+    session = page.context.new_cdp_session(page)
+    frames = """() => new Promise((done) => {
+      const times = []; let last = performance.now();
+      const step = (now) => { times.push(now - last); last = now;
+        times.length < 60 ? requestAnimationFrame(step) : done(times.slice(1)); };
+      requestAnimationFrame(step); })"""
+    for slower in (1, 4):
+        session.send("Emulation.setCPUThrottlingRate", {"rate": slower})
+        times = sorted(page.evaluate(frames))
+        assert len(times) == 59
+        with capsys.disabled():
+            print(f"\nframe times, processor {slower} times slower: median {times[29]:.0f} ms, "
+                  f"95 % {times[55]:.0f} ms")  # fmt: skip

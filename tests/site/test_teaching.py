@@ -1,0 +1,299 @@
+"""Exercise notebooks, teaching guide, slides and formula sheet cannot part from the chapters."""
+
+import re
+import zipfile
+from collections import Counter
+
+import pytest
+from bs4 import BeautifulSoup
+
+from devtools import chapters, formula_sheet, slides, teaching
+from devtools.browser import wait_for_maths
+from pfl_lib import attention, formulas
+from pfl_lib.book import explore
+from tests.support.paths import HTML, ROOT
+
+MADE = teaching.exercise_notebooks()
+CHAPTERS = {path.stem: chapters.read(path) for path in chapters.chapters()}
+EXERCISES = {stem: chapters.split(chapter)[1] for stem, chapter in CHAPTERS.items()}
+WITH_EXERCISES = [stem for stem, exercises in EXERCISES.items() if exercises]
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+def code(cells):
+    return [cell.source for cell in cells if cell.cell_type == "code"]
+
+
+def text(notebook):
+    return "\n".join(cell.source for cell in notebook.cells)
+
+
+# ------------------------------------------------------------------------- exercise notebooks
+def test_every_exercise_of_the_book_has_kind_text_and_solution():
+    everything = [exercise for found in EXERCISES.values() for exercise in found]
+    assert len(everything) >= 79
+    assert [e.label for e in everything if e.kind not in {"derive", "code", "extend"}] == []
+    assert [e.label for e in everything if not e.text or not e.solution] == []
+
+
+def test_every_exercise_is_in_exactly_one_student_notebook():
+    raw = {path: path.read_text(encoding="utf-8") for path in ROOT.glob("notebooks/*.ipynb")}
+    labels = [label for t in raw.values() for label in re.findall(r":label: (ex-[\w-]+)", t)]
+    students = [text(made) for name, made in MADE.items() if name.startswith("exercises/")]
+    found = Counter(
+        label for t in students for label in re.findall(r"^### Exercise \d+: (\S+)$", t, re.M)
+    )
+    assert found == Counter(labels) and set(found.values()) == {1}
+
+
+@pytest.mark.parametrize("stem", WITH_EXERCISES)
+def test_student_notebook_holds_no_solution(stem):
+    student = words(text(MADE[f"exercises/{stem}.ipynb"]))
+    chapter_text = words(text(CHAPTERS[stem]))
+    for exercise in EXERCISES[stem]:
+        for cell in exercise.solution:
+            for line in cell.source.splitlines():
+                line = words(line)
+                # a line that the chapter has elsewhere too (an import, a loop) gives nothing away
+                if len(line) > 12 and chapter_text.count(line) == 1:
+                    assert line not in student, f"{exercise.label} leaks: {line}"
+
+
+@pytest.mark.parametrize("stem", WITH_EXERCISES)
+def test_student_notebook_runs_where_the_chapter_runs(stem):
+    """Its code is the chapter's, up to the exercises, and comments: what nbval runs, runs here."""
+    own = code(MADE[f"exercises/{stem}.ipynb"].cells)
+    count = len(EXERCISES[stem])
+    assert own[-count:] == [teaching.YOUR_CODE] * count
+    assert all(line.startswith("#") for line in teaching.YOUR_CODE.splitlines())
+    before = own[:-count]
+    assert before == code(CHAPTERS[stem].cells)[: len(before)]
+    solved = [source for e in EXERCISES[stem] for source in code(e.solution)]
+    assert len(before) + len(solved) == len(code(CHAPTERS[stem].cells))
+
+
+@pytest.mark.parametrize("stem", WITH_EXERCISES)
+def test_solution_notebook_has_the_chapter_s_code(stem):
+    assert code(MADE[f"solutions/{stem}.ipynb"].cells) == code(CHAPTERS[stem].cells)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_exercise_notebook_is_readable_anywhere(name):
+    markdown = [cell.source for cell in MADE[name].cells if cell.cell_type == "markdown"]
+    raw = [m for t in markdown for m in re.findall(r"\{[a-z:]+\}`[^`]*`|^[`:]{3,}\{.*$", t, re.M)]
+    assert raw == [], "markup that only the book understands"
+
+
+def test_an_exercise_brings_the_equations_it_names_and_no_link_to_another_chapter():
+    plain = teaching.plain("Compare {eq}`eq-fedavg` with {doc}`05_convergence`.", "notebooks/x")
+    words, equation = plain.split("\n\n")
+    number = re.match(r"Compare \((\d+)\) in \*", words).group(1)
+    assert "ipynb" not in words and words.endswith("with *Does it converge?*.")
+    assert f"\\tag{{{number}}}" in equation and "w_i" in equation
+
+
+def test_exercises_are_written_and_packed(tmp_path):
+    teaching.write_exercises(tmp_path)
+    for kind in ("exercises", "solutions"):
+        inside = zipfile.ZipFile(tmp_path / f"{kind}.zip").namelist()
+        assert sorted(inside) == sorted(f"{kind}/{stem}.ipynb" for stem in WITH_EXERCISES)
+        assert all((tmp_path / name).exists() for name in inside)
+    first = (tmp_path / "exercises.zip").read_bytes()
+    teaching.write_exercises(tmp_path)
+    assert (tmp_path / "exercises.zip").read_bytes() == first, "the same chapters, the same bytes"
+
+
+def test_an_exercise_without_its_own_solution_is_refused():
+    chapter = chapters.read(chapters.chapters()[0])
+    for cell in chapter.cells:
+        cell.source = cell.source.replace("{solution-start} ex-", "{solution-start} not-ex-")
+    with pytest.raises(ValueError, match="the solution of not-ex-"):
+        chapters.split(chapter)
+
+
+# ----------------------------------------------------------------------------- teaching guide
+GUIDE = (ROOT / "book" / "teaching.md").read_text(encoding="utf-8")
+LABELS = {exercise.label: stem for stem, found in EXERCISES.items() for exercise in found}
+
+
+def test_guide_names_exercises_that_exist():
+    named = re.findall(r"\{ref\}`([^`]+)`", GUIDE)
+    assert len(named) > 60 and [label for label in named if label not in LABELS] == []
+
+
+def test_guide_names_the_exercises_of_the_chapter_of_the_row():
+    """In the twelve-week plan and the table of beliefs a row is about one chapter."""
+    for heading in ("## Twelve weeks", "## What students often believe"):
+        rows = GUIDE.split(heading)[1].split("\n## ")[0].splitlines()
+        rows = [row for row in rows if "{doc}" in row]
+        assert len(rows) == len(WITH_EXERCISES)
+        for row in rows:
+            chapter = re.search(r"notebooks/(\w+)`", row).group(1)
+            assert {LABELS[e] for e in re.findall(r"\{ref\}`([^`]+)`", row)} == {chapter}
+
+
+def test_guide_knows_every_chapter_its_minutes_explorers_and_notebooks():
+    table = GUIDE.split("## What there is")[1].split("\n## ")[0]
+    rows = {
+        re.search(r"notebooks/(\w+)`", r).group(1): r for r in table.splitlines() if "{doc}" in r
+    }
+    assert list(rows) == WITH_EXERCISES, "a chapter with exercises has a row, in the book's order"
+    for stem, row in rows.items():
+        chapter = text(CHAPTERS[stem])
+        minutes = re.search(r"\*\*Reading time:\*\* (\d+)", chapter).group(1)
+        shown = re.findall(r"from pfl_lib\.book\.explore import (\w+)", chapter)
+        assert [cell.strip() for cell in row.split("|")][2] == minutes
+        assert re.findall(r"`([A-Z]\w+)`", row) == shown
+        for kind in ("exercises", "solutions"):
+            assert f'href="../teaching/{kind}/{stem}.ipynb"' in row
+
+
+def test_guide_names_explorers_and_decks_that_exist():
+    for name in re.findall(r"`([A-Z][A-Za-z]+)`", GUIDE):
+        assert hasattr(explore, name), name
+    linked = re.findall(r'href="\.\./teaching/(slides-[\w-]+\.html)"', GUIDE)
+    assert linked == [slides.file_name(part) for part in chapters.parts()]
+
+
+def test_guide_has_a_rubric_for_every_kind_of_exercise():
+    kinds = {exercise.kind for found in EXERCISES.values() for exercise in found}
+    rubric = GUIDE.split("## How to grade")[1].split("\n## ")[0]
+    for kind in kinds:
+        table = rubric.split(f"**[{kind}]**")[1].split("**[")[0]
+        assert sum(int(n) for n in re.findall(r"^\| (\d+) \|", table, re.M)) == 10
+
+
+# ------------------------------------------------------------------------------- formula sheet
+def test_every_labelled_formula_is_on_the_sheet():
+    sheet, count = formula_sheet.sheet()
+    page = BeautifulSoup(sheet, "html.parser")
+    labelled = {
+        re.search(r"Equation label: (\S+)", thing.__doc__).group(1): name
+        for module in (formulas, attention)
+        for name, thing in vars(module).items()
+        if callable(thing) and "Equation label:" in (thing.__doc__ or "")
+    }
+    assert len(labelled) > 50
+    for label in labelled:
+        entry = page.find(id=label)
+        assert entry is not None, f"{label} is missing"
+        assert entry.select_one(".code code") is not None, f"{label} has no function beside it"
+    assert [name for name in formulas.__all__ if f"<code>{name}</code>" not in sheet] == []
+    assert len(page.select("li")) == count >= len(labelled)
+
+
+# -------------------------------------------------------------------------------------- quizzes
+@pytest.mark.parametrize("stem", WITH_EXERCISES)
+def test_quiz_has_one_right_choice_and_a_reason_for_each(stem):
+    quiz = text(CHAPTERS[stem]).split("\n## Quiz")[1].split("\n## ")[0]
+    questions = re.split(r"^\*\*\d+\. ", quiz, flags=re.M)[1:]
+    assert len(questions) >= 3
+    for question in questions:
+        reasons = re.findall(r"^:::\{dropdown\} .+\n(.+(?:\n.+)*?)\n:::$", question, re.M)
+        assert len(reasons) == question.count("{dropdown}") >= 3
+        assert sum(reason.startswith("Yes") for reason in reasons) == 1
+
+
+def test_quiz_answers_with_its_reason(site, open_page):
+    page = open_page(f"{site}/notebooks/01_fedavg.html")
+    questions = page.locator("fieldset.pfl-quiz")
+    assert questions.count() == 4 and page.locator("section#quiz details").count() == 0
+    first = questions.nth(0)
+    assert first.locator("legend").inner_text().startswith("1. Ten clients")
+    wrong, right = first.get_by_role("button").nth(0), first.get_by_role("button").nth(1)
+    assert not first.get_by_text("Drift needs more than one local step").is_visible()
+    wrong.click()
+    assert first.get_by_text("Drift needs more than one local step").is_visible()
+    assert wrong.get_attribute("data-verdict") == "wrong"
+    right.focus()
+    page.keyboard.press("Enter")
+    assert first.get_by_text("exactly, whatever the split").is_visible()
+    assert right.get_attribute("data-verdict") == "right"
+    score = page.locator(".pfl-quiz-score")
+    assert score.inner_text() == "Found 1 of 4, 0 of them at the first try."
+    right.click()  # close it and open it again: the reason comes back
+    assert not first.get_by_text("exactly, whatever the split").is_visible()
+    right.click()
+    assert first.get_by_text("exactly, whatever the split").is_visible()
+
+
+def test_quiz_without_scripts_is_a_list_of_dropdowns(site, browser):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{site}/notebooks/01_fedavg.html")
+    choices = page.locator("section#quiz details")
+    assert choices.count() == 12
+    choices.nth(0).locator("summary").click()
+    assert choices.nth(0).get_by_text("Drift needs more than one local step").is_visible()
+    context.close()
+
+
+# --------------------------------------------------------------------------------------- slides
+OUTSIDE_THE_SLIDE = """() => {
+  const bad = [], box = document.querySelector('.slides').getBoundingClientRect();
+  for (const slide of Reveal.getSlides()) {
+    const at = Reveal.getIndices(slide);
+    Reveal.slide(at.h, at.v || 0);
+    const inside = [...slide.querySelectorAll(':scope > *, :scope > * > *, mjx-container')];
+    for (const e of inside) {
+      const r = e.getBoundingClientRect();
+      if (r.right > box.right + 1 || r.bottom > box.bottom + 1 || r.left < box.left - 1)
+        bad.push(slide.querySelector('h1, h2').innerText + ': ' + e.tagName);
+    }
+  }
+  return bad;
+}"""
+
+
+@pytest.mark.parametrize("part", chapters.parts())
+def test_deck(site, open_page, part):
+    """Every slide fits, its maths is typeset, nothing is asked from outside, figures are there."""
+    page = open_page(f"{site}/teaching/{slides.file_name(part)}")
+    page.wait_for_function("window.Reveal && Reveal.isReady()")
+    assert page.locator("mjx-merror").count() == 0 and page.locator("mjx-container").count() > 0
+    assert page.locator(".figure img").count() > 0
+    assert page.evaluate("[...document.images].filter(i => !i.naturalWidth || !i.alt).length") == 0
+    assert page.evaluate(OUTSIDE_THE_SLIDE) == []
+    for kind in ("title", "predict", "answer", "equation", "figure", "quiz"):
+        assert page.locator(f"section.{kind}").count() > 0, f"no {kind} slide"
+
+
+def test_slides_are_short(site):
+    for part in chapters.parts():
+        deck = (HTML / "teaching" / slides.file_name(part)).read_text(encoding="utf-8")
+        for slide in BeautifulSoup(deck, "html.parser").select("section:not(:has(section))"):
+            for heading in slide.select("h1, h2"):
+                heading.extract()
+            most = 70 if "quiz" in slide["class"] else 50  # a question comes with all its choices
+            assert slides.words(slide.decode_contents()) <= most, slide.get_text()
+
+
+def test_sentences_are_not_cut_in_formulas():
+    p = BeautifulSoup(
+        '<p>One, Eq. (5). <strong>Two <span class="math">\\(a. B\\)</span>.</strong> '
+        "<em>Three</em> goes on. Four?</p>",
+        "html.parser",
+    ).p
+    found = [BeautifulSoup(s, "html.parser").get_text() for s in slides.sentences(p)]
+    assert found == ["One, Eq. (5).", "Two \\(a. B\\).", "Three goes on.", "Four?"]
+
+
+# ------------------------------------------------------------------- what the teaching page needs
+def test_everything_the_guide_links_to_is_built(site):
+    for link in re.findall(r'href="\.\./(teaching/[^"]+)"', GUIDE):
+        assert (HTML / link).exists(), link
+
+
+def test_formula_sheet_fits_its_columns(site, open_page):
+    page = open_page(f"{site}/teaching/{formula_sheet.NAME}")
+    wait_for_maths(page)
+    assert page.locator("mjx-merror").count() == 0
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 703, "height": 1000})  # A4 without its margins
+    wide = """[...document.querySelectorAll('li mjx-container')].filter(m =>
+      m.querySelector('mjx-math').getBoundingClientRect().width
+        > m.closest('li').getBoundingClientRect().width + 1).map(m => m.closest('li').id)"""
+    assert page.evaluate(wide) == []

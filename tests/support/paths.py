@@ -1,0 +1,6 @@
+"""Where things are."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HTML = ROOT / "_build" / "html"

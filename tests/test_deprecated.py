@@ -1,0 +1,63 @@
+"""Former names work for one version more, and say what to use instead."""
+
+import importlib
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+import pfl_lib
+from pfl_lib import _deprecated
+
+
+def fresh(code):
+    """What that prints in a process of its own, warnings shown."""
+    command = [sys.executable, "-W", "always::DeprecationWarning", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.strip(), done.stderr
+
+
+@pytest.mark.parametrize(
+    "code, said",
+    [
+        ("import pfl_lib.algorithms as a; print(a.__name__)", "pfl_lib.methods"),
+        ("from pfl_lib.algorithms import fedamp as f; print(f.__name__)", "pfl_lib.methods.fedamp"),
+        ("from pfl_lib import theory as t; print(t.__name__)", "pfl_lib.book.theory"),
+        ("import pfl_lib.experiments as e; print(e.__name__)", "pfl_lib.book.experiments"),
+        ("import pfl_lib; print(pfl_lib.plots.__name__)", "pfl_lib.book.plots"),
+    ],
+)
+def test_a_former_module_is_the_present_one(code, said):
+    printed, warned = fresh(code)
+    assert printed == said
+    assert "is deprecated and goes with the next version; use pfl_lib." in warned
+
+
+@pytest.mark.parametrize("former, present", _deprecated.MODULES.items())
+def test_every_former_module_leads_somewhere(former, present):
+    with pytest.warns(DeprecationWarning, match=f"pfl_lib.{former} is deprecated"):
+        assert _deprecated.module(former).__name__ == f"pfl_lib.{present}"
+
+
+def test_a_name_that_never_was_is_an_error():
+    with pytest.raises(AttributeError, match="'algorithmus'"):
+        _ = pfl_lib.algorithmus
+    with pytest.raises(ImportError):
+        importlib.import_module("pfl_lib.algorithmus")
+
+
+def test_present_names_do_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        importlib.import_module("pfl_lib.methods")
+        assert pfl_lib.book.__name__ == "pfl_lib.book"
+
+
+def test_a_renamed_function_warns_and_works():
+    def doubled(x):
+        return 2 * x
+
+    twice = _deprecated.renamed("twice", doubled)
+    with pytest.warns(DeprecationWarning, match="twice is deprecated .* use doubled"):
+        assert twice(3) == 6
