@@ -443,7 +443,7 @@ function playground({ model, el }) {
     ]),
   );
   const holds = element("div", { class: "pg-row pg-holds" }),
-    who = element("h3", { class: "pg-h" }),
+    who = element("h2", { class: "pg-h" }),
     hears = element("p", { class: "pg-line" });
   panels.client.append(
     who,
