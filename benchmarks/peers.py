@@ -53,7 +53,7 @@ def models_at_start(fed, workload):
 def tensors(fed):
     """Inputs and labels of each client."""
     for index in fed.partition.train:
-        yield fed.data.normalised(fed.data.x[index], fed.dtype), fed.data.y[index]
+        yield fed.data.normalized(fed.data.x[index], fed.dtype), fed.data.y[index]
 
 
 def module_as_usual(fed):

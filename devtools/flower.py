@@ -28,7 +28,7 @@ import torch
 from safetensors.torch import load_file
 
 import pfl_lib
-from pfl_lib.checkpoints import write_aside
+from pfl_lib.checkpoints import atomic_write
 from pfl_lib.flower import LocalNetwork, Plan
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -289,7 +289,7 @@ def main():
     for name in PARTS if "all" in given.parts else given.parts:
         print(f"== {name}", flush=True)
         text = json.dumps(PARTS[name](), indent=1) + "\n"
-        write_aside(RESULTS / f"{name}.json", lambda side, text=text: side.write_text(text))
+        atomic_write(RESULTS / f"{name}.json", lambda side, text=text: side.write_text(text))
         print(text)
 
 

@@ -42,11 +42,13 @@ REST = [
     (
         "markdown",
         "## A ten-second run\n\nTwelve clients in three hidden groups that name the classes "
-        "differently, 8×8 digits, a small MLP, six rounds, one seed: a taste, not a comparison.",
+        "differently, 8×8 digits, a small MLP, six rounds, one seed: a quick "
+        "run, not a comparison.",
     ),
     (
         "code",
-        'from pfl_lib.book.experiments import taste\n\ntaste(pfl_lib.algorithm("{name}"{hyper}))',
+        "from pfl_lib.book.experiments import quick_run\n\n"
+        'quick_run(pfl_lib.algorithm("{name}"{hyper}))',
     ),
 ]
 

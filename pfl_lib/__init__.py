@@ -18,9 +18,10 @@ from pfl_lib import _deprecated, attention, data, formulas, methods, models, par
 from pfl_lib._example import example
 from pfl_lib._version import __version__
 from pfl_lib.comparison import compare
+from pfl_lib.history import History
 from pfl_lib.local import LocalFederation as Federation
 from pfl_lib.methods import algorithm
-from pfl_lib.run import History, run
+from pfl_lib.rounds import participants, run
 from pfl_lib.work import Prox, Work, local_step, train
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "methods",
     "metrics",
     "models",
+    "participants",
     "partition",
     "run",
     "train",

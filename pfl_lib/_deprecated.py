@@ -18,6 +18,19 @@ MODULES = {
     "theory": "book.theory",
 }
 
+#: Fields of saved histories that have another name now.
+FIELDS = {"also": "extra_models"}
+#: Hyper-parameters that have another name now, by method.
+HYPER = {"per-fedavg": {"lr_inner": "inner_lr"}}
+
+
+def present_hyper(method, hyper):
+    """Hyper-parameters under their present names."""
+    former = HYPER.get(method, {})
+    for name in former.keys() & hyper.keys():
+        warn(f"{method}'s {name}", former[name], stacklevel=4)
+    return {former.get(name, name): value for name, value in hyper.items()}
+
 
 def warn(former, present, stacklevel=3):
     """Say once per place of use that a name has changed."""

@@ -35,9 +35,9 @@ def save(folder, round_, tensors, record):
     path = folder / f"round-{round_:06d}.json"
     kept = {name: t.detach().to("cpu").clone().contiguous() for name, t in tensors.items()}
     try:
-        write_aside(path.with_suffix(".safetensors"), lambda side: save_file(kept, side))
+        atomic_write(path.with_suffix(".safetensors"), lambda side: save_file(kept, side))
         text = json.dumps({"checksum": _checksum(path, record), **record})
-        write_aside(path, lambda side: side.write_text(text))
+        atomic_write(path, lambda side: side.write_text(text))
     except (OSError, SafetensorError) as error:
         before = [p for p in _all(folder) if p != path]
         last = f"the last good one is {before[-1].name}" if before else "there is none before it"
@@ -81,7 +81,7 @@ def newest(folder, settings, device):
     return None
 
 
-def write_aside(path, write):
+def atomic_write(path, write):
     """Write in a folder at the side, make sure it is on the disk, then put it in place."""
     aside = Path(tempfile.mkdtemp(prefix=ASIDE, dir=path.parent))
     try:
@@ -90,7 +90,7 @@ def write_aside(path, write):
         with open(side, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(side, path)
-        _remember_names(path.parent)
+        fsync_dir(path.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -136,7 +136,7 @@ def _checksum(path, record):
     return digest.hexdigest()
 
 
-def _remember_names(folder):
+def fsync_dir(folder):
     """The new name itself must survive a power cut; not every system lets a folder be opened."""
     try:
         handle = os.open(folder, os.O_RDONLY)

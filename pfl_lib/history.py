@@ -8,15 +8,16 @@ from typing import Any
 
 import torch
 
-from pfl_lib import _check
-from pfl_lib.checkpoints import write_aside
+from pfl_lib import _check, _deprecated
+from pfl_lib.checkpoints import atomic_write
 
 
 @dataclass
 class History:
     """The record of a run; ``accuracy[r][i]`` is client i's test accuracy at ``rounds[r]``.
 
-    ``also[name][r][i]`` are the same for other models a method tests beside the personal one.
+    ``extra_models[name][r][i]`` are the same for other models that a method tests beside the
+    personal one.
     A client that nobody could measure has NaN; means and the worst leave it out.
 
     >>> import pfl_lib
@@ -33,7 +34,7 @@ class History:
     rounds: list[int] = field(default_factory=list)
     accuracy: list[list[float]] = field(default_factory=list)
     loss: list[list[float]] = field(default_factory=list)
-    also: dict[str, list[list[float]]] = field(default_factory=dict)
+    extra_models: dict[str, list[list[float]]] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)  # of training, since the start
     sent: list[int] = field(default_factory=list)  # parameters moved, since the start
     broken: list[dict] = field(default_factory=list)  # clients that were not finite, and when
@@ -80,7 +81,7 @@ class History:
         """Leave out the last measurement."""
         for kept in (self.rounds, self.accuracy, self.loss, self.seconds, self.sent):
             del kept[-1:]
-        for kept in self.also.values():
+        for kept in self.extra_models.values():
             del kept[-1:]
 
     def summary(self):
@@ -94,8 +95,14 @@ class History:
             "seconds": self.seconds[-1],
             "sent": self.sent[-1],
             "tested": self.tested,
-            **{f"last ({name})": _mean(rows[-1]) for name, rows in self.also.items()},
+            **{f"last ({name})": _mean(rows[-1]) for name, rows in self.extra_models.items()},
         }
+
+    @property
+    def also(self):
+        """Deprecated: use ``extra_models``."""
+        _deprecated.warn("History.also", "History.extra_models")
+        return self.extra_models
 
     def record(self):
         """Everything but the state, as plain data."""
@@ -106,7 +113,7 @@ class History:
             "rounds": self.rounds,
             "accuracy": self.accuracy,
             "loss": self.loss,
-            "also": self.also,
+            "extra_models": self.extra_models,
             "seconds": self.seconds,
             "sent": self.sent,
             "broken": self.broken,
@@ -115,14 +122,15 @@ class History:
     def save(self, path):
         """Write the record as JSON, to the side first and then renamed."""
         text = json.dumps(self.record())
-        write_aside(Path(path), lambda side: side.write_text(text))
+        atomic_write(Path(path), lambda side: side.write_text(text))
 
     @classmethod
     def load(cls, path):
         """Read what ``save`` wrote."""
         try:
-            return cls(**json.loads(Path(path).read_text()))
-        except (ValueError, TypeError) as error:
+            found = json.loads(Path(path).read_text())
+            return cls(**{_deprecated.FIELDS.get(name, name): v for name, v in found.items()})
+        except (ValueError, TypeError, AttributeError) as error:
             raise ValueError(f"{path}: not a saved History ({error})") from error
 
     def __repr__(self):

@@ -1,8 +1,10 @@
 """The rooms of the house: who may import whom, and what is installed for whom."""
 
 import ast
+import io
 import re
 import sys
+import tokenize
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from pfl_lib.book.draw import rooms
 from tests.support.paths import ROOT
 
 OWN = ("pfl_lib", "devtools", "tests", "benchmarks")
-MOST_LINES = 11_800  # of the library without pfl_lib.book
+MOST_LINES = 12_000  # of code, without docstrings, in the library without pfl_lib.book
 
 
 def module_name(path):
@@ -55,7 +57,7 @@ def inside(name, rooms):
 # ------------------------------------------------------------------------------- who imports whom
 METHODS, LOCAL = ("pfl_lib.methods",), ("pfl_lib.local",)
 FEDERATIONS = (*LOCAL, "pfl_lib.flower")
-LOOP = ("pfl_lib.run", "pfl_lib.checkpoints", "pfl_lib.faults")
+LOOP = ("pfl_lib.rounds", "pfl_lib.checkpoints", "pfl_lib.faults")
 MATERIAL = tuple(f"pfl_lib.{name}" for name in ("data", "partition", "models", "attention"))
 #: Those on the left import nothing of what is on the right.
 CONTRACTS = {
@@ -110,14 +112,32 @@ def test_the_contract_sees_every_way_to_import(source, monkeypatch, tmp_path):
     assert broken("the library does not know the book", [path])
 
 
+def lines_of_code(text):
+    """How many lines hold code: without blank lines, comments and docstrings.
+
+    >>> lines_of_code("x = 1  # one\\n\\n# two\\n")
+    1
+    """
+    held = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.string.strip() and token.type != tokenize.COMMENT:
+            held |= set(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(
+            node
+        ):
+            held -= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    return len(held)
+
+
 def test_the_core_stays_small():
     lines = {
-        path.relative_to(ROOT).as_posix(): len(path.read_text(encoding="utf-8").splitlines())
+        path.relative_to(ROOT).as_posix(): lines_of_code(path.read_text(encoding="utf-8"))
         for path in sources("pfl_lib")
         if not inside(module_name(path), ("pfl_lib.book",))
     }
     total = sum(lines.values())
-    print(f"pfl_lib without pfl_lib.book: {total:,} lines in {len(lines)} files")
+    print(f"pfl_lib without pfl_lib.book: {total:,} lines of code in {len(lines)} files")
     longest = sorted(lines.items(), key=lambda item: -item[1])[:5]
     assert total <= MOST_LINES, f"{total:,} lines; the longest files: {longest}"
 

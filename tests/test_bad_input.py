@@ -420,8 +420,8 @@ TABLE = {
         experiments.pick, {"scale": "smoke", "scales": {"smoke": {}}}, {"scale": WORD},
         {"scale": "SCALE"},
     ),
-    "experiments.taste": Row(
-        experiments.taste, {"method": lambda: pfl_lib.algorithm("fedavg"), "rounds": 1},
+    "experiments.quick_run": Row(
+        experiments.quick_run, {"method": lambda: pfl_lib.algorithm("fedavg"), "rounds": 1},
         {"rounds": WHOLE},
     ),
     **{

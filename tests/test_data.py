@@ -60,7 +60,7 @@ def test_bundled_sets_have_their_shape_and_a_stratified_split(name, shape, train
     for c in range(10):
         share = (loaded.y_train == c).sum() / (loaded.y == c).sum()
         assert abs(float(share) - 0.8) < 0.005
-    x = loaded.normalised(loaded.x_train, torch.float64)
+    x = loaded.normalized(loaded.x_train, torch.float64)
     assert abs(float(x.mean())) < 0.01 and abs(float(x.std()) - 1) < 0.01
 
 
@@ -586,7 +586,7 @@ def test_own_npz_is_loaded_with_its_own_mean_and_deviation(tmp_path):
     loaded = data.load(save(tmp_path / "mine.npz"))
     assert loaded.name == "mine" and loaded.n_train == 12 and loaded.classes == ("0", "1", "2")
     assert torch.equal(loaded.x_test, torch.from_numpy(own_arrays()["x_test"]))
-    x = loaded.normalised(loaded.x_train, torch.float64)
+    x = loaded.normalized(loaded.x_train, torch.float64)
     assert torch.allclose(x.mean((0, 2, 3)), torch.zeros(3, dtype=torch.float64), atol=1e-12)
     assert torch.allclose(x.std((0, 2, 3), correction=0), torch.ones(3, dtype=torch.float64))
     assert len(data.load("mine.npz", root=tmp_path)) == 18
@@ -667,7 +667,7 @@ def test_real_files(name):
         assert loaded.note == "" and (loaded.n_train, loaded.n_test) == (60_000, 10_000)
     assert sorted(loaded.y.unique().tolist()) == list(range(len(loaded.classes)))
     if loaded.kind == "image":
-        x = loaded.normalised(loaded.x_train[::7])
+        x = loaded.normalized(loaded.x_train[::7])
         assert float(x.mean().abs()) < 0.03 and abs(float(x.std()) - 1) < 0.03
 
 

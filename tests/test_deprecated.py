@@ -1,6 +1,7 @@
 """Former names work for one version more, and say what to use instead."""
 
 import importlib
+import json
 import subprocess
 import sys
 import warnings
@@ -52,6 +53,22 @@ def test_present_names_do_not_warn():
         warnings.simplefilter("error")
         importlib.import_module("pfl_lib.methods")
         assert pfl_lib.book.__name__ == "pfl_lib.book"
+
+
+def test_former_hyper_parameters_fields_and_methods_warn_and_work(tmp_path):
+    with pytest.warns(DeprecationWarning, match="use inner_lr"):
+        assert pfl_lib.algorithm("per-fedavg", lr_inner=0.2).inner_lr == 0.2
+    history = pfl_lib.History("A", "w", {}, extra_models={"u": [[0.5]]})
+    with pytest.warns(DeprecationWarning, match="use History.extra_models"):
+        assert history.also == {"u": [[0.5]]}
+    text = json.dumps(
+        {"also" if k == "extra_models" else k: v for k, v in history.record().items()}
+    )
+    (tmp_path / "old.json").write_text(text)
+    assert pfl_lib.History.load(tmp_path / "old.json").extra_models == {"u": [[0.5]]}
+    data = pfl_lib.data.load("digits")
+    with pytest.warns(DeprecationWarning, match="use normalized"):
+        assert data.normalised(data.x[:1]).equal(data.normalized(data.x[:1]))
 
 
 def test_a_renamed_function_warns_and_works():

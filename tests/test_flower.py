@@ -79,7 +79,11 @@ def test_every_algorithm_computes_the_same_bits_as_in_one_process(parts, name):
     assert set(here.state) == set(far.state)
     for tensor in here.state:
         assert torch.equal(here.state[tensor], far.state[tensor]), tensor
-    assert here.accuracy == far.accuracy and here.loss == far.loss and here.also == far.also
+    assert (
+        here.accuracy == far.accuracy
+        and here.loss == far.loss
+        and here.extra_models == far.extra_models
+    )
 
 
 def test_the_server_knows_sizes_and_shapes_but_no_sample(parts):
@@ -174,7 +178,7 @@ def test_a_lost_client_does_not_end_a_test_that_trains(parts, name, broken):
     expected = by_hand(method(name), [[0, 1, 2]])
     accuracy, _ = near.evaluate(method(name).personal(expected, near))
     assert history.accuracy[0][:3] == accuracy[:3].tolist() and math.isnan(history.accuracy[0][3])
-    assert math.isnan(history.also["global"][0][3])
+    assert math.isnan(history.extra_models["global"][0][3])
     assert history.last == pytest.approx(accuracy[:3].mean().item())
     told = [(e["client"], e["what"], e["then"]) for e in history.broken]
     assert told == [(3, "no answer", "dropped"), (3, "no answer", "not measured")]

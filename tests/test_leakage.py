@@ -12,7 +12,7 @@ from pfl_lib.book.leakage import gradient, quotient, quotients, whole_pictures
 
 @pytest.fixture(scope="module")
 def inputs(data):
-    return data.normalised(data.x, torch.float64)
+    return data.normalized(data.x, torch.float64)
 
 
 def build(name, data):

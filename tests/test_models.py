@@ -188,15 +188,15 @@ def test_every_image_model_is_built_for_every_image_set(name, channels, size):
     loaded = image_data(channels, size)
     options = {"width": 4} if name == "resnet18" else {}
     model = models.build(name, loaded, **options)
-    assert model(loaded.normalised(loaded.x)).shape == (4, 10)
+    assert model(loaded.normalized(loaded.x)).shape == (4, 10)
 
 
 def test_build_for_digits_and_texts():
     digits = data.load("digits")
     for name in ("logistic_regression", "mlp", "mcmahan_cnn"):
-        assert models.build(name, digits)(digits.normalised(digits.x[:2])).shape == (2, 10)
+        assert models.build(name, digits)(digits.normalized(digits.x[:2])).shape == (2, 10)
     news = text_data()
-    assert models.build("fasttext", news, dim=6)(news.normalised(news.x)).shape == (4, 4)
+    assert models.build("fasttext", news, dim=6)(news.normalized(news.x)).shape == (4, 4)
 
 
 def test_build_with_a_seed_is_repeatable_and_leaves_the_global_state_alone():

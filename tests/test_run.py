@@ -33,7 +33,7 @@ def test_clients_that_nobody_measured_are_left_out():
     nan = math.nan
     accuracy = [[nan, nan], [0.5, nan], [0.2, 0.6]]
     also = {"global": [[nan, 0.3]] * 3}
-    history = History("A", "w", {}, [1, 2, 3], accuracy, also=also, seconds=[0.0], sent=[0])
+    history = History("A", "w", {}, [1, 2, 3], accuracy, extra_models=also, seconds=[0.0], sent=[0])
     assert history.mean[0] != history.mean[0] and history.mean[1:] == [0.5, 0.4]
     assert (history.last, history.best, history.best_round) == (0.4, 0.5, 2)
     assert history.summary()["last (global)"] == 0.3 and "best 0.5000 in round 2" in repr(history)

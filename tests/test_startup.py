@@ -59,7 +59,7 @@ def test_a_network_keeps_no_second_copy_of_the_model():
 
 def test_three_samples_tell_what_a_batch_keeps():
     data = pfl_lib.data.load("mnist5k")
-    x = data.normalised(data.x[:50])
+    x = data.normalized(data.x[:50])
     module = pfl_lib.models.build("mcmahan_cnn", data)
     whole = activation_bytes(module, x, 50)
     assert activation_bytes(module, x[:3], 50) == whole

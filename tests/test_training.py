@@ -267,7 +267,7 @@ def test_local_training_is_torchs_own(data, unequal, engine, optimizer):
     torch.nn.utils.vector_to_parameters(fed.initial()[4], module.parameters())
     kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[optimizer]
     optimiser = kind(module.parameters(), lr=0.05)
-    x = data.normalised(data.x[unequal.train[4]], torch.float64)
+    x = data.normalized(data.x[unequal.train[4]], torch.float64)
     for _ in range(5):
         optimiser.zero_grad()
         torch.nn.functional.cross_entropy(module(x), data.y[unequal.train[4]]).backward()
@@ -339,7 +339,7 @@ def test_every_sample_once_an_epoch(data, unequal):
         )
         done = fed.perform(work, fed.everyone)
         assert done["seen"].tolist() == [3.0 * len(i) for i in unequal.train]
-        total = [data.normalised(data.x[i], fed.dtype).sum() for i in unequal.train]
+        total = [data.normalized(data.x[i], fed.dtype).sum() for i in unequal.train]
         torch.testing.assert_close(done["pixels"], 3 * torch.stack(total))
 
 

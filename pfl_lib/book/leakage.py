@@ -54,7 +54,7 @@ def whole_pictures(rows, data, tolerance=1e-4):
 
     >>> import pfl_lib
     >>> data = pfl_lib.data.load("digits")
-    >>> seen = data.normalised(data.x[:2]).flatten(1)
+    >>> seen = data.normalized(data.x[:2]).flatten(1)
     >>> mixed = seen.mean(0, keepdim=True)
     >>> found = whole_pictures(torch.cat([seen, mixed]), data)
     >>> found.shape  # the mixture is no picture

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from pfl_lib import _deprecated
+
 
 @dataclass(frozen=True)
 class SampleForm:
@@ -133,7 +135,7 @@ class Dataset:
         """What a model must know of these samples to be built."""
         return SampleForm(self.name, self.kind, self.shape, self.classes, self.vocabulary)
 
-    def normalised(self, x, dtype=torch.float32):
+    def normalized(self, x, dtype=torch.float32):
         """What a model reads: pixels (x/255 - mean) / std in ``dtype``; token ids unchanged."""
         if self.kind == "text":
             return x
@@ -141,6 +143,8 @@ class Dataset:
         mean = torch.tensor(self.mean, dtype=dtype, device=x.device).reshape(form)
         std = torch.tensor(self.std, dtype=dtype, device=x.device).reshape(form)
         return (x.to(dtype) / 255 - mean) / std
+
+    normalised = _deprecated.renamed("normalised", normalized)
 
     def halved(self):
         """The same images at half the height and width, each pixel the mean of four: for trials

@@ -22,7 +22,7 @@ from pfl_lib.flower.client import OneClient
 from pfl_lib.flower.federation import RemoteFederation
 from pfl_lib.flower.messages import Parcel, decode
 from pfl_lib.flower.plan import Plan
-from pfl_lib.run import run
+from pfl_lib.rounds import run
 
 TYPES = {"hello": "query.hello", "train": "train", "evaluate": "evaluate"}
 GONE = (3, 4, 5)  # Flower's codes for a message or a node that is no longer there

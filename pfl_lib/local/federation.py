@@ -22,7 +22,7 @@ from pfl_lib.local.stacked import stacked
 from pfl_lib.partition import Partition
 from pfl_lib.work import Work
 
-NORMALISE_ONCE = 2**29  # bytes: smaller data sets are normalised once, larger ones by the batch
+NORMALIZE_ONCE = 2**29  # bytes: smaller data sets are normalised once, larger ones by the batch
 ENGINES = ("auto", "loop", "stacked", "threads")
 CACHE = 3 * 2**22  # bytes of models, and of Adam's memory, that are trained together on a CPU
 
@@ -218,11 +218,11 @@ def _gather(data: Dataset, device: torch.device, dtype: torch.dtype) -> Callable
     pool = data.x.to(device)
     if data.kind == "text":
         return lambda index: pool[index]
-    if pool.numel() * dtype.itemsize <= NORMALISE_ONCE:
-        once = data.normalised(pool, dtype)
+    if pool.numel() * dtype.itemsize <= NORMALIZE_ONCE:
+        once = data.normalized(pool, dtype)
         rows = lambda index: once.index_select(0, index.reshape(-1))  # noqa: E731
         return lambda index: rows(index).view(*index.shape, *once.shape[1:])
-    return lambda index: data.normalised(pool[index], dtype)
+    return lambda index: data.normalized(pool[index], dtype)
 
 
 def _fingerprint(partition: Partition) -> str:

@@ -10,7 +10,7 @@ import pkgutil
 import re
 from dataclasses import fields
 
-from pfl_lib import _check
+from pfl_lib import _check, _deprecated
 from pfl_lib.methods._with_ala import WithALA, with_ala
 from pfl_lib.methods.base import FAMILIES, Algorithm, State, preset
 
@@ -61,6 +61,7 @@ def algorithm(name: str, **hyper) -> Algorithm:
     """
     method = BY_NAME[_check.one_of("name", name, BY_NAME)]
     known = [one.name for one in fields(method)]
+    hyper = _deprecated.present_hyper(name, hyper)
     for key in hyper:
         if not known:
             raise ValueError(f"{name} has no hyper-parameters; got {key!r}")

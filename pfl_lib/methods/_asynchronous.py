@@ -72,7 +72,7 @@ class Asynchronous(Algorithm):
     def personal(self, state, fed):
         return state.x.expand(fed.m, -1)
 
-    def also(self, state, fed):
+    def extra_models(self, state, fed):
         return {"client": state.w}
 
     def sent(self, fed, who, k):

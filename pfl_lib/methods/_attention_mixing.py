@@ -90,7 +90,7 @@ class MessagePassing(Algorithm):
     def upload(self, state, done, fed, who):
         return state.put(who, w=done.w).set(u=done.u, xi=done.xi)
 
-    def also(self, state, fed):
+    def extra_models(self, state, fed):
         return {"u": state.u}
 
     def why_not_mixed(self):

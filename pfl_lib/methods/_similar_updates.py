@@ -102,7 +102,7 @@ class SimilarUpdates(Algorithm):
             S = sngs(done.start - done.probe, stages, self.temperature)  # (2), (3), (6)
         return State(w=self.mix(done.start, done.w, S, stages, fed), trained=done.w, S=S)
 
-    def also(self, state, fed):
+    def extra_models(self, state, fed):
         return {"before mixing": state.trained}
 
     def sent(self, fed, who, k):

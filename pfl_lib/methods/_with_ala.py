@@ -58,9 +58,9 @@ class WithALA(AdaptiveLocalAggregation):
             state = state.set(x=state.ala_begin)
         return self.base.personal(state, fed)
 
-    def also(self, state, fed):
+    def extra_models(self, state, fed):
         shared = {"global": state.x.expand(fed.m, -1)} if "x" in state else {}
-        return {**self.base.also(state, fed), **shared}
+        return {**self.base.extra_models(state, fed), **shared}
 
     def sent(self, fed, who, k):
         return self.base.sent(fed, who, k)

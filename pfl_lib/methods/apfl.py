@@ -113,5 +113,5 @@ class APFL(GlobalModel):
     def personal(self, state, fed):
         return apfl_mix(state.alpha, state.v, state.x)
 
-    def also(self, state, fed):
+    def extra_models(self, state, fed):
         return {"global": state.x.expand(fed.m, -1)}

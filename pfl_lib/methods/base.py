@@ -150,7 +150,7 @@ class Algorithm:
         """
         return state.w
 
-    def also(self, state: State, fed) -> dict[str, Tensor]:
+    def extra_models(self, state: State, fed) -> dict[str, Tensor]:
         """Other models worth testing beside the personal ones."""
         return {}
 

@@ -76,5 +76,5 @@ class Ditto(GlobalModel):
     def personal(self, state, fed):
         return state.v
 
-    def also(self, state, fed):
+    def extra_models(self, state, fed):
         return {"global": state.x.expand(fed.m, -1)}

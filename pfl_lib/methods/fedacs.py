@@ -157,7 +157,7 @@ class FedACS(Algorithm):
         xi[who[:, None], who] = done.xi
         return state.put(who, w=done.w, u=done.u).set(xi=xi, delta=done.delta)
 
-    def also(self, state, fed):
+    def extra_models(self, state, fed):
         return {"u": state.u}
 
     def warn(self, S, delta):

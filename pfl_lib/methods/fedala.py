@@ -184,5 +184,5 @@ class FedALA(AdaptiveLocalAggregation, GlobalModel):
     def personal(self, state, fed):
         return state.ala_begin
 
-    def also(self, state, fed):
+    def extra_models(self, state, fed):
         return {"trained": state.ala_own, "global": state.x.expand(fed.m, -1)}

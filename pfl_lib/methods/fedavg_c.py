@@ -57,7 +57,7 @@ class FedAvgC(FedProx):
     def personal(self, state, fed):
         return state.w
 
-    def also(self, state, fed):
+    def extra_models(self, state, fed):
         return {"global": state.x.expand(fed.m, -1)}
 
 

@@ -47,7 +47,7 @@ class FedAvgFT(FedProx):
         long, steps, everyone = self.ft_epochs, self.ft_steps, fed.everyone
         return train(fed, x, everyone, epochs=long, steps=steps, tag="fine-tune", uploaded=False)
 
-    def also(self, state, fed):
+    def extra_models(self, state, fed):
         return {"global": state.x.expand(fed.m, -1)}
 
 

@@ -121,7 +121,7 @@ class FedFomo(Algorithm):
     def upload(self, state, done, fed, who):
         return state.put(who, w=done.w, begin=done.begin, weights=done.weights)
 
-    def also(self, state, fed):
+    def extra_models(self, state, fed):
         return {"begin": state.begin}
 
     def sent(self, fed, who, k):

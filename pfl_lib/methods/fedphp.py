@@ -126,5 +126,5 @@ class FedPHP(GlobalModel):
     def personal(self, state, fed):
         return state.h
 
-    def also(self, state, fed):
+    def extra_models(self, state, fed):
         return {"global": state.x.expand(fed.m, -1)}

@@ -157,5 +157,5 @@ class PartialFed(GlobalModel):
     def personal(self, state, fed):
         return state.w
 
-    def also(self, state, fed):
+    def extra_models(self, state, fed):
         return {"global": state.x.expand(fed.m, -1)}

@@ -66,7 +66,7 @@ def meta_step(rule):
     def step(s, batches, client):
         gradient = client.grad_of(client.loss)
         at = [lambda w, b=b: gradient(w, b) for b in batches]
-        a, delta = client.numbers["lr_inner"], client.numbers["delta"]
+        a, delta = client.numbers["inner_lr"], client.numbers["delta"]
         third = at[-1]  # not asked for by "fo"
         return {"w": perfedavg_step(s["w"], at[0], at[1], a, client.lr, rule, third, delta)}
 
@@ -82,7 +82,7 @@ class PerFedAvg(GlobalModel):
     """The loss is that of the model *after* adaptation, so its gradient passes through a step.
 
     ``variant`` says what becomes of the Hessian in it: "fo" leaves it out, "hf" takes a difference
-    of gradients of step ``delta``, "exact" differentiates.  ``lr_inner`` is the paper's α, ``lr``
+    of gradients of step ``delta``, "exact" differentiates.  ``inner_lr`` is the paper's α, ``lr``
     its β; None is the federation's.  Each step uses two batches, three with a Hessian.
 
     >>> import pfl_lib
@@ -93,7 +93,7 @@ class PerFedAvg(GlobalModel):
     """
 
     variant: str = choice("fo", BATCHES)
-    lr_inner: float | None = non_negative(None)
+    inner_lr: float | None = non_negative(None)
     lr: float | None = positive(None)
     delta: float = positive(1e-3)
     name, label = "per-fedavg", "Per-FedAvg"
@@ -121,7 +121,7 @@ class PerFedAvg(GlobalModel):
         work = Work(
             rows={"w": received.w},
             step=f"per-fedavg-{self.variant}",
-            numbers={"lr_inner": self.inner(fed), "delta": self.delta},
+            numbers={"inner_lr": self.inner(fed), "delta": self.delta},
             group=BATCHES[self.variant],
             **plain_sgd(self, fed),
         )
@@ -129,12 +129,12 @@ class PerFedAvg(GlobalModel):
 
     def inner(self, fed):
         """The length of the adaptation step."""
-        return plain_sgd(self, fed)["lr"] if self.lr_inner is None else self.lr_inner
+        return plain_sgd(self, fed)["lr"] if self.inner_lr is None else self.inner_lr
 
     def personal(self, state, fed):
         x = state.x.expand(fed.m, -1)
         everyone, a = fed.everyone, self.inner(fed)
         return train(fed, x, everyone, steps=1, lr=a, optimizer="sgd", tag="adapt", uploaded=False)
 
-    def also(self, state, fed):
+    def extra_models(self, state, fed):
         return {"global": state.x.expand(fed.m, -1)}

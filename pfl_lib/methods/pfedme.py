@@ -122,5 +122,5 @@ class PFedMe(GlobalModel):
     def personal(self, state, fed):
         return state.theta
 
-    def also(self, state, fed):
+    def extra_models(self, state, fed):
         return {"global": state.x.expand(fed.m, -1)}

@@ -82,7 +82,7 @@ class PLGA(LGA):
     def personal(self, state, fed):
         return state.p
 
-    def also(self, state, fed):
+    def extra_models(self, state, fed):
         return {"server": state.x.expand(fed.m, -1), "client": state.w}
 
     def sent(self, fed, who, k):

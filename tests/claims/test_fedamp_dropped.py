@@ -62,6 +62,6 @@ def test_the_untrained_message_is_a_little_better_on_emnist_and_worse_on_the_oth
     better = {}
     for data in DATA:
         runs = FOUND.of(BEST, f"{data}, 50 %")
-        better[data] = 100 * statistics.fmean(r["also"]["u"][-1] - r["last"] for r in runs)
+        better[data] = 100 * statistics.fmean(r["extra_models"]["u"][-1] - r["last"] for r in runs)
     assert 0.5 < better["EMNIST"] < 2
     assert max(better[data] for data in ("MNIST", "FMNIST", "CIFAR100")) < 0

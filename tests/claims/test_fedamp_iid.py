@@ -31,7 +31,7 @@ def test_fedamp_and_heurfedamp_are_alike_and_below_fine_tuning(case):
 
 @CASES
 def test_the_message_is_better_than_the_trained_model_and_nearly_as_good_as_fedavg(case):
-    message = 100 * statistics.fmean(max(r["also"]["u"]) for r in FOUND.of("FedAMP", case))
+    message = 100 * statistics.fmean(max(r["extra_models"]["u"]) for r in FOUND.of("FedAMP", case))
     assert BEST[case]["FedAMP"] < message < BEST[case]["FedAvg"]
 
 

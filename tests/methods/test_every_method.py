@@ -52,9 +52,9 @@ CASES = {
     "fedavg-c": Case({"ft_epochs": 2}, ("x",), ("w",)),
     "fedprox-c": Case({"mu": 0.5, "ft_epochs": 2}, ("x",), ("w",)),
     "fedupdate": Case(acts=("x",)),
-    "per-fedavg": Case({"lr_inner": 0.2}, ("x",)),
-    "per-fedavg hf": Case({"lr_inner": 0.2, "variant": "hf"}, ("x",), base="per-fedavg"),
-    "per-fedavg exact": Case({"lr_inner": 0.2, "variant": "exact"}, ("x",), base="per-fedavg"),
+    "per-fedavg": Case({"inner_lr": 0.2}, ("x",)),
+    "per-fedavg hf": Case({"inner_lr": 0.2, "variant": "hf"}, ("x",), base="per-fedavg"),
+    "per-fedavg exact": Case({"inner_lr": 0.2, "variant": "exact"}, ("x",), base="per-fedavg"),
     "pfedme": Case({"inner_steps": 2, "lr_personal": 0.02}, ("x",), ("theta",)),
     "ditto": Case({"lam": 0.5}, ("x", "v"), ("v",)),
     "apfl": Case({}, ("x", "v", "alpha"), ("v", "alpha")),
@@ -277,7 +277,7 @@ def test_the_global_model_is_fedavgs(data, unequal, name, hyper):
     close(go(algorithm(name, **hyper), fed, 3).x, go(algorithm("fedavg"), fed, 3).x, 1e-12)
 
 
-ADAPTED = {"lr_inner": 0.2}
+ADAPTED = {"inner_lr": 0.2}
 ENVELOPE = {"lam": 5.0, "lr_personal": 0.1, "inner_steps": 60}
 SOLVES = {  # method, hyper-parameters, local steps, curvature of its own objective at client i
     "scaffold": ("scaffold", {}, 3, H),

@@ -17,7 +17,7 @@ def test_fine_tuning_leaves_the_global_model_alone(data, unequal):
     plain = run(algorithm("fedavg"), fed, 2, progress=False)
     tuned = run(algorithm("fedavg-ft"), fed, 2, progress=False)
     assert torch.equal(plain.state.x, tuned.state.x)
-    assert tuned.also["global"] == plain.accuracy and tuned.accuracy != plain.accuracy
+    assert tuned.extra_models["global"] == plain.accuracy and tuned.accuracy != plain.accuracy
 
 
 def test_without_the_penalty_fedprox_ft_is_fedavg_ft(data, unequal):

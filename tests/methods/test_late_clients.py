@@ -99,7 +99,7 @@ def test_what_is_tested_and_what_beside_it(data, uneven):
     ):
         history = run(algorithm(name, stragglers=LATE), fed, 2, progress=False)
         assert history.accuracy[-1] == fed.evaluate(personal(history.state))[0].tolist()
-        assert {n: rows[-1] for n, rows in history.also.items()} == {
+        assert {n: rows[-1] for n, rows in history.extra_models.items()} == {
             n: fed.evaluate(model(history.state))[0].tolist() for n, model in also.items()
         }
 
@@ -111,7 +111,7 @@ def test_resumed_in_the_middle_of_an_absence_it_is_the_same_run(data, uneven, na
     whole = run(method, fed, 7, progress=False)
     run(method, fed, 2, checkpoint=tmp_path, progress=False)  # three clients are away now
     resumed = run(method, fed, 7, checkpoint=tmp_path, progress=False)
-    assert resumed.accuracy == whole.accuracy and resumed.also == whole.also
+    assert resumed.accuracy == whole.accuracy and resumed.extra_models == whole.extra_models
     assert resumed.sent == whole.sent
     assert all(torch.equal(resumed.state[n], whole.state[n]) for n in whole.state)
 

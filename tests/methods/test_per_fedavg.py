@@ -69,7 +69,7 @@ def test_bad_arguments_are_named(call, message):
 def test_known_answers_of_per_fedavg(quadratics):
     fed = quadratics()
     for variant in ("fo", "hf", "exact"):
-        method = algorithm("per-fedavg", variant=variant, lr_inner=0.2)
+        method = algorithm("per-fedavg", variant=variant, inner_lr=0.2)
         first_order = "Per-FedAvg client 0, inner .2, outer .1: FO step"
         key = first_order if variant == "fo" else "Per-FedAvg: exact/HF step (I - a H) applied"
         assert_known(go(method, fed, 1, who=FIRST).x, "baselines", key)
@@ -80,7 +80,7 @@ def test_known_answers_of_per_fedavg(quadratics):
 @pytest.mark.parametrize("variant", ["fo", "hf", "exact"])
 def test_per_fedavg_without_an_inner_step_is_fedavg(data, unequal, variant):
     fed = whole_batches(data, unequal)
-    method = algorithm("per-fedavg", variant=variant, lr_inner=0.0)
+    method = algorithm("per-fedavg", variant=variant, inner_lr=0.0)
     state = go(method, fed, 3)
     close(state.x, go(algorithm("fedavg"), fed, 3).x)
     assert torch.equal(method.personal(state, fed), state.x.expand(fed.m, -1))
@@ -107,7 +107,7 @@ def test_per_fedavg_takes_each_gradient_from_a_batch_of_its_own(
 
     monkeypatch.setattr(per_fedavg, "perfedavg_step", watch)
     fed = small_federation(data, unequal, engine="loop")
-    go(algorithm("per-fedavg", variant=variant, lr_inner=0.3), fed, 1, who=torch.tensor([1]))
+    go(algorithm("per-fedavg", variant=variant, inner_lr=0.3), fed, 1, who=torch.tensor([1]))
     assert len(seen) == -(-7 // count)  # 50 samples in batches of 8
     for gradients in seen:
         for a, b in itertools.combinations(gradients, 2):
@@ -116,7 +116,7 @@ def test_per_fedavg_takes_each_gradient_from_a_batch_of_its_own(
 
 def test_per_fedavg_is_tested_after_exactly_one_step(data, unequal):
     fed = whole_batches(data, unequal)
-    method = algorithm("per-fedavg", lr_inner=0.3)
+    method = algorithm("per-fedavg", inner_lr=0.3)
     state = go(method, fed, 1)
     x = state.x.expand(fed.m, -1)
     close(method.personal(state, fed), train(fed, x, fed.everyone, epochs=1, lr=0.3))
@@ -124,7 +124,7 @@ def test_per_fedavg_is_tested_after_exactly_one_step(data, unequal):
 
 BAD = [
     ("per-fedavg", {"variant": "fi"}, "variant must be one of 'fo', 'hf', 'exact'; got 'fi'"),
-    ("per-fedavg", {"lr_inner": -0.1}, "lr_inner must be a non-negative"),
+    ("per-fedavg", {"inner_lr": -0.1}, "inner_lr must be a non-negative"),
     ("per-fedavg", {"delta": 0.0}, "delta must be a positive"),
 ]
 

@@ -87,7 +87,7 @@ def test_moving_late_models_to_now_helps_the_server(data, seed):
         run(algorithm(name), fed, 12, evaluate_every=12, progress=False)
         for name in ("fedavg-async", "plga")
     )
-    server = sum(leapt.also["server"][-1]) / fed.m
+    server = sum(leapt.extra_models["server"][-1]) / fed.m
     assert server > stale.last
     assert leapt.last > server  # and the personal models are better still on skewed clients
 

@@ -302,7 +302,7 @@ def test_spfl_tests_its_models_after_and_before_mixing(data, groups):
     history = run(algorithm("spfl"), fed, 2, progress=False)
     state = history.state
     assert history.accuracy[-1] == fed.evaluate(state.w)[0].tolist()
-    assert history.also["before mixing"][-1] == fed.evaluate(state.trained)[0].tolist()
+    assert history.extra_models["before mixing"][-1] == fed.evaluate(state.trained)[0].tolist()
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

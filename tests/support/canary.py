@@ -78,7 +78,7 @@ def numbers(method, fed):
     return {
         "accuracy": history.accuracy,
         "loss": history.loss,
-        "also": history.also,
+        "extra_models": history.extra_models,
         "sent": history.sent,
         "state": lengths,
     }

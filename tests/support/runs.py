@@ -24,7 +24,7 @@ FEDAMP = algorithm("fedamp", self_weight=0.3)
 
 
 def same(a, b):
-    assert a.accuracy == b.accuracy and a.loss == b.loss and a.also == b.also
+    assert a.accuracy == b.accuracy and a.loss == b.loss and a.extra_models == b.extra_models
     assert a.rounds == b.rounds and a.sent == b.sent
     assert all(torch.equal(a.state[name], b.state[name]) for name in a.state)
 

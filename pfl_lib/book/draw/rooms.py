@@ -27,7 +27,7 @@ LIBRARY = [
     ),
     (
         "Rounds",
-        ["run", "history", "metrics", "checkpoints", "faults", "_show"],
+        ["rounds", "history", "metrics", "checkpoints", "faults", "_show"],
         "repeat, remember, judge, survive",
         "a History",
     ),

@@ -8,8 +8,8 @@ committed ones.
 from pfl_lib._show import table
 from pfl_lib.book.experiments.measuring import Case, measure, pick
 from pfl_lib.book.experiments.pages import opening
+from pfl_lib.book.experiments.quick_run import quick_run, round_work
 from pfl_lib.book.experiments.results import Results, home, result_files, stored
-from pfl_lib.book.experiments.taste import round_work, taste
 
 __all__ = [
     "Case",
@@ -18,9 +18,9 @@ __all__ = [
     "measure",
     "opening",
     "pick",
+    "quick_run",
     "result_files",
     "round_work",
     "stored",
     "table",
-    "taste",
 ]

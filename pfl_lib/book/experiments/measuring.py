@@ -19,7 +19,7 @@ from pfl_lib._version import __version__
 from pfl_lib.book.experiments.canary import canary, of_run
 from pfl_lib.book.experiments.results import Results, home, stored
 from pfl_lib.history import History
-from pfl_lib.run import run
+from pfl_lib.rounds import run
 
 SMALL = 200_000  # numbers: larger tensors of a finished run's state (the models) are let go
 
@@ -31,7 +31,7 @@ class Case:
     ``federation`` makes a federation from a seed, ``methods`` maps labels to algorithms, ``paper``
     maps labels to the paper's numbers in %, ``how`` goes to ``run``.  A method that needs no run
     of its own is in ``inside``: {"FedAvg": ("FedAvg-FT", "global")} says that FedAvg is what
-    FedAvg-FT's history holds under ``also["global"]``.
+    FedAvg-FT's history holds under ``extra_models["global"]``.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("fedavg")
@@ -194,7 +194,12 @@ def _part_of(history, part, label):
     tested = f"the {part} model of {label}"
     # whose loss was measured is the other model
     return replace(
-        history, tested=tested, accuracy=history.also[part], loss=[], also={}, settings=settings
+        history,
+        tested=tested,
+        accuracy=history.extra_models[part],
+        loss=[],
+        extra_models={},
+        settings=settings,
     )
 
 
@@ -230,7 +235,9 @@ def _run_record(case, method, seed, history, more):
         "clients": [round(a, 5) for a in history.accuracy[-1]],
         "rounds": history.rounds,
         "mean by round": [round(a, 5) for a in history.mean],
-        "also": {n: [round(statistics.fmean(r), 5) for r in v] for n, v in history.also.items()},
+        "extra_models": {
+            n: [round(statistics.fmean(r), 5) for r in v] for n, v in history.extra_models.items()
+        },
         "extra": more,
         "settings": history.settings,
     }

@@ -179,7 +179,7 @@ def fedala_fourteen(rounds, ft_epochs=15):
     ours = {
         "fedavg-c": {"ft_epochs": ft_epochs},
         "fedprox-c": {"ft_epochs": ft_epochs},
-        "per-fedavg": {"lr_inner": None},
+        "per-fedavg": {"inner_lr": None},
         "apple": {"horizon": max(1, rounds // 5)},
     }
     methods = {"Separate": algorithm("separate")}

@@ -117,7 +117,7 @@ NEEDS = {
     "fedprox-c": {"mu": ours(0.001, TUNED)},
     "scaffold": {"lr_server": ours(1.0, USUAL)},
     "apfl": {"alpha": ours(0.5, "starts half personal, half shared")},
-    "per-fedavg": {"lr_inner": ours(0.01, "as the local learning rate")},
+    "per-fedavg": {"inner_lr": ours(0.01, "as the local learning rate")},
     "pfedme": {
         "lam": ours(15.0, TUNED),
         "inner_steps": ours(5, TUNED),
@@ -314,7 +314,7 @@ for _data, _lr in {
     **{"mnist": 0.1, "cifar10": 0.005, "cifar100": 0.005},
     **{"tiny_imagenet": 0.005, "ag_news": 0.1},
 }.items():
-    rule("fedala", f"{TUNING} (the local learning rate)", "per-fedavg", _data, lr_inner=_lr)
+    rule("fedala", f"{TUNING} (the local learning rate)", "per-fedavg", _data, inner_lr=_lr)
 rule("fedala", "", "fedrep", head_epochs=given(5, f"{TUNING} (tau local updates)"))
 rule("fedala", TUNING, "pfedme", lr_personal=0.01, beta=1.0, lam=15.0, inner_steps=5)
 rule("fedala", TUNING, "ditto", personal_epochs=2, lam=0.1)

@@ -11,12 +11,12 @@ from pfl_lib.local import LocalFederation
 from pfl_lib.methods import algorithm
 
 
-def taste(method, rounds=6):
+def quick_run(method, rounds=6):
     """``method`` beside Separate and FedAvg on a small federation: for the reference pages.
 
     Twelve clients in three hidden groups that name the classes differently, 8×8 digits.
 
-    >>> taste(algorithm("fedprox", mu=0.01), rounds=1).rows[0][0]
+    >>> quick_run(algorithm("fedprox", mu=0.01), rounds=1).rows[0][0]
     'Separate'
     """
     data = datasets.load("digits")
@@ -29,7 +29,7 @@ def taste(method, rounds=6):
     methods = {"Separate": algorithm("separate"), "FedAvg": algorithm("fedavg")}
     methods[method.label] = method
     case = Case(lambda seed: fed, methods, rounds)
-    return measure("taste", "smoke", case, folder=None, progress=False)[0].table()
+    return measure("quick_run", "smoke", case, folder=None, progress=False)[0].table()
 
 
 def round_work(algorithm, fed, after=2):

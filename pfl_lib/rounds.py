@@ -104,7 +104,7 @@ def run(
             who = participants(fed, participation, k)
             began = time.perf_counter()
             state, heard = _guarded_round(algorithm, state, here, who, broken, history)
-            _synchronise(fed.device)
+            _synchronize(fed.device)
             seconds += time.perf_counter() - began
             sent += algorithm.sent(here, heard, k)
             _refuse_broken_models(algorithm, state, k)
@@ -193,8 +193,8 @@ def _measure(history, algorithm, state, fed, round_, seconds, sent, broken):
     history.loss.append(loss.tolist())
     history.seconds.append(seconds)
     history.sent.append(sent)
-    for name, w in algorithm.also(state, fed).items():
-        history.also.setdefault(name, []).append(fed.evaluate(w)[0].tolist())
+    for name, w in algorithm.extra_models(state, fed).items():
+        history.extra_models.setdefault(name, []).append(fed.evaluate(w)[0].tolist())
 
 
 def _refuse_broken_models(algorithm, state, k):
@@ -207,6 +207,6 @@ def _refuse_broken_models(algorithm, state, k):
             )
 
 
-def _synchronise(device):
+def _synchronize(device):
     if device.type == "cuda":
         torch.cuda.synchronize(device)
