@@ -39,11 +39,12 @@ browser: $(READY) ## find a Chromium or Chrome, or else get one (PFL_NO_BROWSER=
 	@echo "== a browser"
 	@$(PY) -m devtools.browser
 
-lint: $(READY) ## check style and notebook hygiene
+lint: $(READY) ## check style, types and notebook hygiene
 	@echo "== style"
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m devtools.notebooks check
+	$(PY) -m mypy
 
 format: $(READY) ## put code and notebooks into the house style
 	$(PY) -m ruff check --fix .

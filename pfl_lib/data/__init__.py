@@ -1,6 +1,7 @@
 """Loading data sets: ``load(name)`` gives a :class:`Dataset`, ``names()`` says what there is."""
 
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from pfl_lib.data.dataset import Dataset
 __all__ = ["Dataset", "load", "names"]
 
 _WITH_PACKAGES = {"digits": bundled.digits, "mnist5k": bundled.mnist5k}
-_FROM_FILES = {
+_FROM_FILES: dict[str, Callable[..., Dataset]] = {
     "mnist": partial(idx.load, "mnist"),
     "fashion_mnist": partial(idx.load, "fashion_mnist"),
     "emnist": partial(idx.load, "emnist"),

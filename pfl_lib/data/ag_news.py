@@ -7,6 +7,7 @@ import html
 import re
 import zlib
 from collections import Counter
+from pathlib import Path
 
 import torch
 
@@ -75,7 +76,7 @@ def tokens(text):
 
 def _look(base):
     for folder in [base / name for name in _FOLDERS] + [base] * (base.name in _FOLDERS):
-        found = {}
+        found: dict[str, Path] = {}
         for part in ("train", "test"):
             for name in (f"{part}.csv", f"{part}.csv.gz"):
                 if (folder / name).is_file():

@@ -67,7 +67,7 @@ def _packaged_table(package, path, dtype):
     Read directly, since importing the package or its own reader takes seconds.
     """
     spec = importlib.util.find_spec(package)
-    if spec is None:
+    if spec is None or spec.origin is None:
         raise ModuleNotFoundError(f"this data set comes with a package: pip install {package}")
     file = Path(spec.origin).parent / path
     if not file.is_file():
@@ -86,7 +86,9 @@ def _columns(table, rows, pixels, what):
 def _stratified(name, y, share):
     """A fixed order, the first part of which holds ``share`` of every class."""
     labels = y.tolist()
-    seen, train, test = {}, [], []
+    seen: dict[int, int] = {}
+    train: list[int] = []
+    test: list[int] = []
     quota = {c: round(share * labels.count(c)) for c in set(labels)}
     for i in keyed_order(len(labels), "split", name):
         seen[labels[i]] = seen.get(labels[i], 0) + 1

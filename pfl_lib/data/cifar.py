@@ -6,6 +6,7 @@ import math
 import pickle
 import pickletools
 import tarfile
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from pfl_lib.data import own
 from pfl_lib.data.dataset import Dataset
 from pfl_lib.data.places import about_counts, locate
 
-_SETS = {
+_SETS: dict[str, dict[str, Any]] = {
     "cifar10": {
         "folder": "cifar-10-batches-py",
         "archive": "cifar-10-python.tar.gz",
@@ -85,7 +86,10 @@ def _from_archive(name, about, archive):
         with tarfile.open(archive) as tar:
 
             def read(file):
-                raw = tar.extractfile(f"{about['folder']}/{file}").read(_AT_MOST + 1)
+                member = tar.extractfile(f"{about['folder']}/{file}")
+                if member is None:
+                    raise OSError(f"{file} is no file")
+                raw = member.read(_AT_MOST + 1)
                 if len(raw) > _AT_MOST:
                     raise OSError(f"{file} is longer than {_AT_MOST:,} bytes")
                 return raw
@@ -183,7 +187,7 @@ def plain_unpickle(raw, where):
     try:
         for opcode, argument, _ in pickletools.genops(raw):
             # Python makes a table as long as the largest number; honest ones count from 0
-            if "PUT" in opcode.name and argument > len(raw):
+            if "PUT" in opcode.name and (argument or 0) > len(raw):
                 raise pickle.UnpicklingError(f"it numbers its parts up to {argument:,}")
         content = _PlainUnpickler(io.BytesIO(raw), encoding="latin1").load()
         if isinstance(content, dict):
@@ -248,8 +252,8 @@ class _Array(_Stand):
             content = content.encode("latin1")
         if not isinstance(kind, _DataType) or math.prod(shape) != len(content):
             raise pickle.UnpicklingError(f"{len(content):,} bytes do not make an array of {shape}")
-        order = "F" if by_columns else "C"
-        self.array = np.frombuffer(content, dtype=np.uint8).reshape(shape, order=order)
+        flat = np.frombuffer(content, dtype=np.uint8)
+        self.array = flat.reshape(shape, order="F") if by_columns else flat.reshape(shape)
 
 
 class _Encoded(_Stand):

@@ -102,7 +102,7 @@ class Dataset:
         """
         digest = hashlib.blake2b(digest_size=6)
         for tensor in (self.x, self.y):
-            digest.update(tensor.contiguous().numpy())
+            digest.update(tensor.contiguous().numpy().data)
         return digest.hexdigest()
 
     @property

@@ -5,6 +5,7 @@ import hashlib
 import math
 import string
 import zlib
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,7 +56,7 @@ def read_idx(path, axes):
 
 #: folder, file names (training images and labels, test images and labels), md5 of the unpacked
 #: official files, official counts, classes, mean and deviation
-_SETS = {
+_SETS: dict[str, dict[str, Any]] = {
     "mnist": {
         "folder": "MNIST",
         "stems": ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"),

@@ -44,8 +44,8 @@ def load(path):
     y = np.concatenate([_labels(path, f"y_{part}", arrays) for part in ("train", "test")])
     coarse = None
     if "coarse_train" in arrays and "coarse_test" in arrays:
-        coarse = [_labels(path, f"coarse_{part}", arrays) for part in ("train", "test")]
-        coarse = torch.from_numpy(np.concatenate(coarse))
+        parts = [_labels(path, f"coarse_{part}", arrays) for part in ("train", "test")]
+        coarse = torch.from_numpy(np.concatenate(parts))
     n_train = len(arrays["x_train"])
     common = {
         "name": path.stem,
@@ -58,13 +58,13 @@ def load(path):
         np.issubdtype(arrays[f"x_{part}"].dtype, np.integer) for part in ("train", "test")
     )
     if ids:
-        x = np.concatenate([arrays["x_train"], arrays["x_test"]]).astype(np.int64)
-        known = int(arrays["vocabulary"]) if "vocabulary" in arrays else int(x.max()) + 1
-        if x.min() < 0 or x.max() >= known:
+        tokens = np.concatenate([arrays["x_train"], arrays["x_test"]]).astype(np.int64)
+        known = int(arrays["vocabulary"]) if "vocabulary" in arrays else int(tokens.max()) + 1
+        if tokens.min() < 0 or tokens.max() >= known:
             raise ValueError(
-                f"{path}: token ids must lie in 0..{known - 1}, got {x.min()}..{x.max()}"
+                f"{path}: token ids must lie in 0..{known - 1}, got {tokens.min()}..{tokens.max()}"
             )
-        return Dataset(x=torch.from_numpy(x), kind="text", vocabulary=known, **common)
+        return Dataset(x=torch.from_numpy(tokens), kind="text", vocabulary=known, **common)
     images, notes = zip(*(_images(path, f"x_{part}", arrays) for part in ("train", "test")))
     x = torch.from_numpy(np.concatenate(images))
     mean, std = _moments(x[:n_train])
