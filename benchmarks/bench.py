@@ -34,10 +34,10 @@ WORKLOADS = [
     ("logistic_regression", 100, 200, 10, "adam"),
     ("mlp", 100, 200, 10, "sgd"),
     ("mlp", 100, 200, 10, "adam"),
-    ("mcmahan_cnn", 20, 200, 10, "sgd"),
-    ("mcmahan_cnn", 20, 200, 10, "adam"),
-    ("mcmahan_cnn", 20, 200, 100, "sgd"),
-    ("mcmahan_cnn", 20, 100, 100, "adam", 100),
+    ("fedala_cnn", 20, 200, 10, "sgd"),
+    ("fedala_cnn", 20, 200, 10, "adam"),
+    ("fedala_cnn", 20, 200, 100, "sgd"),
+    ("fedala_cnn", 20, 100, 100, "adam", 100),
 ]
 #: what else was tried: model, in words, what is changed of what the library chooses
 TRIED = [
@@ -49,7 +49,7 @@ TRIED = [
     ("logistic_regression", "two threads, half of the clients each", {"threads": 2, "chunk": 50}),
     ("mlp", "two threads, a chunk each", {"threads": 2}),
     ("mlp", "bfloat16", {"dtype": "bfloat16"}),
-    ("mcmahan_cnn", "bfloat16", {"dtype": "bfloat16"}),
+    ("fedala_cnn", "bfloat16", {"dtype": "bfloat16"}),
 ]
 FLUKE = Path(__file__).parent.parent / ".venv-fluke/bin/python"
 
@@ -138,7 +138,7 @@ def arithmetic(device):
 
 
 def server_step(m, asked):
-    d = federation("mcmahan_cnn", m, 10, 10, "sgd", asked.device).d  # and memory is kept, as ever
+    d = federation("fedala_cnn", m, 10, 10, "sgd", asked.device).d  # and memory is kept, as ever
     attention = pfl_lib.attention.negative_exponential(sigma=SIGMA)
     step = lambda w: mix(attention_weights(w, attention, SELF_WEIGHT), w)  # noqa: E731
     few = Pairwise(10, d, asked.device)

@@ -63,7 +63,7 @@ def module_as_usual(fed):
     same numbers with a quarter of the ReLUs: that is a way to be faster, and not the usual one.
     """
     ours = models.build(fed.model_name, fed.data)
-    if fed.model_name != "mcmahan_cnn":
+    if fed.model_name != "fedala_cnn":
         return ours
     parts = [ours.conv1, nn.ReLU(), nn.MaxPool2d(2), ours.conv2, nn.ReLU(), nn.MaxPool2d(2)]
     return nn.Sequential(*parts, nn.Flatten(), ours.wide, nn.ReLU(), ours.output)

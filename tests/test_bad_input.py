@@ -321,6 +321,10 @@ TABLE = {
         models.mcmahan_cnn, {"channels": 1, "size": 28, "classes": 10},
         {"channels": WHOLE, "size": (*WHOLE, 1), "classes": WHOLE},
     ),
+    "models.fedala_cnn": Row(
+        models.fedala_cnn, {"channels": 1, "size": 28, "classes": 10},
+        {"channels": WHOLE, "size": (*WHOLE, 1), "classes": WHOLE},
+    ),
     "models.spfl_cnn": Row(
         models.spfl_cnn, {"channels": 1, "size": 28, "classes": 10},
         {"channels": WHOLE, "size": (*WHOLE, 1), "classes": WHOLE, "wide": WHOLE},

@@ -48,7 +48,7 @@ def test_a_fresh_process_gives_the_same_bits():
     assert elsewhere("1") == elsewhere("2")
 
 
-@pytest.mark.parametrize("model", ["mlp", "mcmahan_cnn"])
+@pytest.mark.parametrize("model", ["mlp", "fedala_cnn"])
 def test_the_number_of_threads_changes_rounding_only(model):
     """torch cuts products among its threads and then adds in another order: the same bits are
     promised for one number of threads, the same numbers to float32's precision for others."""

@@ -70,7 +70,7 @@ def test_the_plain_loop_stays_too(name, clients):
 
 
 def test_a_convolutional_network_stays_too(clients):
-    same_on_the_accelerator(algorithm("separate"), clients, "stacked", "mcmahan_cnn")
+    same_on_the_accelerator(algorithm("separate"), clients, "stacked", "fedala_cnn")
 
 
 def test_a_client_over_the_network_answers_from_its_device(clients):

@@ -919,7 +919,7 @@ def test_erratum_fedala_clipping():
 
 def test_erratum_fedala_parameter_counts():
     def by_layer(channels, size, classes):
-        network = models.mcmahan_cnn(channels, size, classes)
+        network = models.fedala_cnn(channels, size, classes)
         parts = [sum(p.numel() for p in layer.parameters()) for layer in network.children()]
         return [sum(parts[-p:]) for p in (4, 3, 2, 1)]
 

@@ -6,6 +6,8 @@ from torch import nn
 from torch.func import functional_call, grad, vmap
 
 from pfl_lib import data, models
+from pfl_lib.book.experiments import stored
+from pfl_lib.book.papers import settings
 from pfl_lib.data import Dataset
 
 
@@ -38,8 +40,9 @@ def text_data():
 SMALL = {
     "logistic_regression": (lambda: models.logistic_regression(64, 10), (1, 8, 8)),
     "mlp": (lambda: models.mlp(64, 10, hidden=(9, 7)), (1, 8, 8)),
-    "mcmahan_cnn": (lambda: models.mcmahan_cnn(1, 16, 10), (1, 16, 16)),
-    "mcmahan_cnn 8×8": (lambda: models.mcmahan_cnn(1, 8, 10), (1, 8, 8)),
+    "mcmahan_cnn": (lambda: models.mcmahan_cnn(1, 8, 10), (1, 8, 8)),
+    "fedala_cnn": (lambda: models.fedala_cnn(1, 16, 10), (1, 16, 16)),
+    "fedala_cnn 8×8": (lambda: models.fedala_cnn(1, 8, 10), (1, 8, 8)),
     "spfl_cnn": (lambda: models.spfl_cnn(3, 16, 10), (3, 16, 16)),
     "resnet18": (lambda: models.resnet18(3, 10, width=4), (3, 16, 16)),
     "resnet18 imagenet": (lambda: models.resnet18(3, 10, width=6, stem="imagenet"), (3, 32, 32)),
@@ -67,10 +70,36 @@ def top_counts(model):
 # ---- parameter counts that the papers print -------------------------------------------------
 
 
-def test_mcmahan_cnn_has_the_printed_counts():
-    assert top_counts(models.mcmahan_cnn(1, 28, 10)) == [5130, 529_930, 581_194, 582_026]
-    assert models.parameter_count(models.mcmahan_cnn(3, 64, 200)) == 5_694_600
-    assert models.parameter_count(models.mcmahan_cnn(3, 32, 10)) == 878_538
+def test_mcmahan_cnn_has_the_count_of_its_authors():
+    """McMahan et al. (2017), Sec. 3: 1,663,370 parameters for 28×28 and ten classes."""
+    assert top_counts(models.mcmahan_cnn(1, 28, 10)) == [5130, 1_611_274, 1_662_538, 1_663_370]
+
+
+def test_fedala_cnn_has_the_printed_counts():
+    assert top_counts(models.fedala_cnn(1, 28, 10)) == [5130, 529_930, 581_194, 582_026]
+    assert models.parameter_count(models.fedala_cnn(3, 64, 200)) == 5_694_600
+    assert models.parameter_count(models.fedala_cnn(3, 32, 10)) == 878_538
+
+
+def test_papers_settings_name_their_own_networks():
+    for name in ("mnist", "fashion_mnist", "emnist"):
+        assert settings("fedamp", name, "grouped")["model"] == "mcmahan_cnn"
+    for name in ("mnist", "cifar10", "cifar100", "tiny_imagenet"):
+        assert settings("fedala", name, "dirichlet")["model"] == "fedala_cnn"
+
+
+def test_stored_results_name_the_network_that_they_ran():
+    """By its number of parameters, for 28×28 images and ten or 62 classes."""
+    shapes = {"mnist": (1, 28, 10), "fashion_mnist": (1, 28, 10), "emnist": (1, 28, 62)}
+    seen = 0
+    for found in stored().values():
+        for run in found.record["runs"]:
+            said = run["settings"]
+            if said["model"].endswith("_cnn") and said["data"] in shapes:
+                network = getattr(models, said["model"])(*shapes[said["data"]])
+                assert models.parameter_count(network) == said["parameters"], said
+                seen += 1
+    assert seen
 
 
 def test_resnet18_has_the_printed_counts_and_layers():
@@ -193,7 +222,7 @@ def test_every_image_model_is_built_for_every_image_set(name, channels, size):
 
 def test_build_for_digits_and_texts():
     digits = data.load("digits")
-    for name in ("logistic_regression", "mlp", "mcmahan_cnn"):
+    for name in ("logistic_regression", "mlp", "fedala_cnn"):
         assert models.build(name, digits)(digits.normalized(digits.x[:2])).shape == (2, 10)
     news = text_data()
     assert models.build("fasttext", news, dim=6)(news.normalized(news.x)).shape == (4, 4)

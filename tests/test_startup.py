@@ -60,7 +60,7 @@ def test_a_network_keeps_no_second_copy_of_the_model():
 def test_three_samples_tell_what_a_batch_keeps():
     data = pfl_lib.data.load("mnist5k")
     x = data.normalized(data.x[:50])
-    module = pfl_lib.models.build("mcmahan_cnn", data)
+    module = pfl_lib.models.build("fedala_cnn", data)
     whole = activation_bytes(module, x, 50)
     assert activation_bytes(module, x[:3], 50) == whole
     inputs, outputs = 50 * 28 * 28 * 4, 50 * 32 * 28 * 28 * 4  # of the first layer alone

@@ -107,7 +107,7 @@ def test_results_do_not_depend_on_the_chunk(data, unequal):
 
 
 @pytest.mark.parametrize("engine", ["stacked", "threads"])
-@pytest.mark.parametrize("model", ["mlp", "mcmahan_cnn"])
+@pytest.mark.parametrize("model", ["mlp", "fedala_cnn"])
 def test_evaluation_together_is_evaluation_one_by_one(data, engine, model):
     """Clients with 1 to 300 samples: padding and blocks leave no trace."""
     sizes = [1, 300, 7, 256, 31]
@@ -164,7 +164,7 @@ def test_torchs_threads_are_left_as_they_were(data, unequal):
 def test_the_plan_says_what_will_happen(data, unequal):
     assert "engine 'stacked' (chosen) on cpu" in federation(data, unequal, "auto").plan()
     assert "2 of 7 clients at once" in federation(data, unequal, "stacked", chunk=2).plan()
-    assert "engine 'threads' (chosen)" in federation(data, unequal, "auto", "mcmahan_cnn").plan()
+    assert "engine 'threads' (chosen)" in federation(data, unequal, "auto", "fedala_cnn").plan()
     assert "readable reference" in federation(data, unequal, "loop").plan()
 
 
@@ -221,7 +221,7 @@ assert used <= bound * stack + fed.m * fed._activations, f"{used / stack:.2f} st
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured in Linux's way")
 @pytest.mark.parametrize(
     ("model", "clients", "engine"),
-    [("mlp", 300, "stacked"), ("mcmahan_cnn", 60, "threads"), ("mcmahan_cnn", 40, "stacked")],
+    [("mlp", 300, "stacked"), ("fedala_cnn", 60, "threads"), ("fedala_cnn", 40, "stacked")],
 )
 def test_peak_memory(model, clients, engine):
     """With Adam: at most six stacks of models, and the activations."""
@@ -243,7 +243,7 @@ def test_twenty_resnets_fit_into_eight_gigabytes(monkeypatch):
     assert chunk >= 5  # and no smaller than need be
 
 
-@pytest.mark.parametrize("model", ["logistic_regression", "mlp", "mcmahan_cnn"])
+@pytest.mark.parametrize("model", ["logistic_regression", "mlp", "fedala_cnn"])
 def test_engines_agree_in_single_precision(model):
     data = pfl_lib.data.load("mnist5k")
     clients = partition.scarce(partition.iid(data, 3), 12)
@@ -638,7 +638,7 @@ def test_a_forward_with_view_trains_on_every_engine(data, unequal, chunk):
 
 
 def test_a_library_network_lies_channels_last(data, unequal):
-    assert federation(data, unequal, "threads", "mcmahan_cnn").network.channels_last
+    assert federation(data, unequal, "threads", "fedala_cnn").network.channels_last
     assert not federation(data, unequal, "threads", Textbook()).network.channels_last
 
 

@@ -27,7 +27,7 @@ def test_the_printed_counts_of_resnet_are_those_of_ten_classes():
 
 
 def test_the_printed_counts_of_the_cnn_are_those_of_a_small_gray_image_and_ten_classes():
-    counts = top_layers(models.mcmahan_cnn(1, 28, 10))
+    counts = top_layers(models.fedala_cnn(1, 28, 10))
     for p, printed in zip((4, 3, 2, 1), papers.table("fedala", 6).mean[1]):
         assert counts[p] == printed
 

@@ -144,7 +144,10 @@ rule(
     rounds=ours(100, "the text speaks of more than 60, and beta falls every 30"),
     participation=ours(1.0, "clients drop out in Sec. C.3 only"),
 )
-rule("fedamp", SET_UP, data=CNN_DATA, model="mcmahan_cnn")
+rule(
+    *("fedamp", "", (), CNN_DATA),
+    model=given("mcmahan_cnn", f"{SET_UP} (the CNN of McMahan et al.: 1,663,370 parameters)"),
+)
 rule("fedamp", SET_UP, data="cifar100", model="resnet18")
 rule("fedamp", APPENDIX, data=HUNDRED, partitions="grouped", clients=100)
 rule("fedamp", SET_UP, data="emnist", partitions="grouped", clients=62)
@@ -293,11 +296,11 @@ rule(
     test_share=0.25,
     optimizer=given("sgd", "Zhang et al., Algorithm 1, line 16"),
 )
-rule("fedala", Z, data="mnist", model="mcmahan_cnn", lr=0.1)
-rule("fedala", Z, data=("cifar10", "cifar100"), model="mcmahan_cnn", lr=0.005)
+rule("fedala", Z, data="mnist", model="fedala_cnn", lr=0.1)
+rule("fedala", Z, data=("cifar10", "cifar100"), model="fedala_cnn", lr=0.005)
 rule(
     *("fedala", Z, (), "tiny_imagenet"),
-    model=given("mcmahan_cnn", f"{Z} (ResNet-18 in the columns TINY*, then lr 0.1)"),
+    model=given("fedala_cnn", f"{Z} (ResNet-18 in the columns TINY*, then lr 0.1)"),
     lr=0.005,
 )
 rule("fedala", Z, data="ag_news", model="fasttext", lr=0.1)
