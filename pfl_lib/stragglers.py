@@ -11,6 +11,7 @@ from itertools import accumulate
 from pfl_lib import _check
 
 SPFL_PERIODS = (1, 2, 3, 4, 5)  # SPFL Sec. 4.2: five stragglers among ten clients
+NAMED = ("spfl", "alternating")
 
 
 @dataclass(frozen=True)
@@ -65,17 +66,22 @@ def timetable(stragglers, clients):
     """The timetable that ``stragglers`` stands for, in a federation of ``clients`` clients.
 
     * ``"spfl"``: the last half of the clients, with delays 1 to 5 in turn; ten clients give the
-      setting of SPFL Sec. 4.2;
+      setting of SPFL Sec. 4.2, every arrival of a straggler being a late one;
+    * ``"alternating"``: the same clients and delays, but after each late arrival a straggler is on
+      time once, as in that paper's public code; a server that drops late models hears them too;
     * a number s: the last s clients, with delays 1, 2, …, s; 0 means nobody is late;
     * one entry a client: its delay, or several delays that follow each other.
 
     >>> timetable("spfl", clients=10).delays[4:]
     ((0,), (1,), (2,), (3,), (4,), (5,))
+    >>> timetable("alternating", clients=10).delays[4:]
+    ((0,), (1, 0), (2, 0), (3, 0), (4, 0), (5, 0))
     """
     check(stragglers)
     _check.whole("clients", clients)
-    if stragglers == "spfl":
-        late: Sequence = [SPFL_PERIODS[j % len(SPFL_PERIODS)] for j in range(clients // 2)]
+    if stragglers in NAMED:
+        periods = [SPFL_PERIODS[j % len(SPFL_PERIODS)] for j in range(clients // 2)]
+        late: Sequence = [(q, 0) for q in periods] if stragglers == "alternating" else periods
     elif not isinstance(stragglers, Sequence):
         late = range(1, _check.whole("stragglers", stragglers, at_least=0) + 1)
     else:
@@ -96,7 +102,7 @@ def check(stragglers):
     >>> check("spfl")
     """
     if isinstance(stragglers, str):
-        _check.one_of("stragglers", stragglers, ("spfl",))
+        _check.one_of("stragglers", stragglers, NAMED)
     elif isinstance(stragglers, Sequence):
         for q in stragglers:
             _cycle(q)

@@ -15,8 +15,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from pfl_lib import attention, formulas, methods, models
+import pfl_lib
+from pfl_lib import attention, formulas, methods, models, stragglers
 from pfl_lib.book import papers
+from pfl_lib.book.theory import iterate
 
 PAGE = Path(__file__).resolve().parents[1] / "book" / "errata.md"
 exponential, tamed = attention.negative_exponential, attention.tamed_square_root
@@ -781,10 +783,11 @@ def test_erratum_spfl_federated_worse():
 def test_erratum_spfl_emnist_size():
     five = papers.table("spfl", 5)
     printed = {five[r, "data"].text: five.row(r) for r in five.rows}
-    sizes = {"MNIST": 6 * 600, "CIFAR10": 6 * 500, "CIFAR100": 60 * 50, "EMNIST": 32 * 240}
-    for data, size in sizes.items():
-        shown = printed[data]["training samples"] + printed[data]["test samples"]
-        assert shown == size if data.startswith("CIFAR") else size - 100 <= shown < size
+    samples = {"MNIST": 6 * 600, "CIFAR10": 6 * 500, "CIFAR100": 60 * 50, "EMNIST": 32 * 2400 // 10}
+    for data, size in samples.items():
+        exact = {"training samples": size * 4 // 5, "test samples": size // 5}
+        for part, count in exact.items():  # rounded down to hundreds, and CIFAR's are hundreds
+            assert printed[data][part] == count // 100 * 100
     for total in (671_585, 697_932):  # the federated edition; ByClass
         assert 32 * total / 62 / 10 > 4 * 7600
 
@@ -883,6 +886,39 @@ def test_erratum_lga_server_differs():
     servers = [c for c in table.columns if c.endswith("server")]
     pairs = [(table["LGA", c].mean, table["PLGA", c].mean) for c in servers]
     assert (45.73, 45.96) in pairs and any(a != b for a, b in pairs)
+    fed, late = pfl_lib.example(), {"stragglers": 3}
+
+    def server(method):
+        return iterate(method, fed, 6)[-1].x
+
+    lga = server(methods.LGA(**late))
+    assert torch.equal(lga, server(methods.PLGA(stages=1, **late)))
+    assert not torch.equal(lga, server(methods.PLGA(stages=2, **late)))
+
+
+def test_erratum_lga_client_below_server():
+    table = papers.table("spfl", 2)
+    data = [c.removesuffix(", client") for c in table.columns if c.endswith("client")]
+
+    def lead(row):
+        return [table[row, f"{d}, server"].mean - table[row, f"{d}, client"].mean for d in data]
+
+    others = [gap for row in table.rows if row != "PLGA" for gap in lead(row)]
+    assert len(others) == 20 and min(others) > 0
+    assert (round(min(others), 2), round(max(others), 1)) == (0.34, 18.2)
+    assert [gap > 0 for gap in lead("PLGA")] == [False, False, True, True]
+    assert data == ["MNIST", "CIFAR10", "EMNIST", "CIFAR100"]
+
+
+def test_erratum_lga_late_or_fresh():
+    table = papers.table("spfl", 2)
+    for c in table.columns:
+        assert table["FedAvg (Sync)", c].mean >= table["FedAvg (Async)", c].mean
+    heard = {name: set() for name in ("spfl", "alternating")}
+    for name, clients in heard.items():
+        rounds = stragglers.timetable(name, clients=10)
+        clients.update(*(rounds.on_time(k) for k in range(100)))
+    assert heard == {"spfl": set(range(5)), "alternating": set(range(10))}
 
 
 def test_erratum_lga_half():

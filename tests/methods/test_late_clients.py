@@ -46,6 +46,8 @@ def test_timetable_by_name_and_by_number():
     section_4_2 = ((0,),) * 5 + ((1,), (2,), (3,), (4,), (5,))
     assert timetable("spfl", 10).delays == timetable(5, 10).delays == section_4_2
     assert timetable("spfl", 25).delays[13:] == tuple((q,) for q in [1, 2, 3, 4, 5] * 2 + [1, 2])
+    assert timetable("alternating", 10).delays[5:] == ((1, 0), (2, 0), (3, 0), (4, 0), (5, 0))
+    assert timetable("alternating", 10).delays[:5] == ((0,),) * 5
     assert timetable(0, 3).delays == timetable("spfl", 1).delays * 3 == ((0,),) * 3
 
 
