@@ -24,15 +24,27 @@ EQUATIONS = (
     "The story behind it is told in {{doc}}`../{chapter}`; the readings chosen where the papers "
     "are silent are in {{doc}}`../../book/deviations`."
 )
-REST = [
+SHARED = [
     ("markdown", "## What is shared, sent and tested"),
     ("code", 'import pfl_lib\n\npfl_lib.compare("{name}")'),
+]
+PRINTED = [
     (
         "markdown",
         "## Hyper-parameters\n\nThe papers' own values, each with its source, and our choice where "
         "they are silent:",
     ),
     ("code", 'pfl_lib.book.papers.settings("{name}")'),
+]
+DEFAULTS = [
+    (
+        "markdown",
+        "## Hyper-parameters\n\nNone of the five papers of this book ran it; these are its "
+        "defaults:",
+    ),
+    ("code", 'pfl_lib.algorithm("{name}"{hyper}).settings()'),
+]
+REST = [
     ("markdown", "## The library's code"),
     (
         "code",
@@ -55,6 +67,8 @@ REST = [
 
 def page(method):
     """The notebook of one method (a class of ``pfl_lib.methods``)."""
+    from pfl_lib.book import papers
+
     labels = ", ".join(f"{{eq}}`{label}`" for label in method.equations)
     say = {
         "name": method.name,
@@ -67,7 +81,8 @@ def page(method):
     make = {"code": nbformat.v4.new_code_cell, "markdown": nbformat.v4.new_markdown_cell}
     cells = [make["markdown"](TITLE.format(**say)), setup_cell()]
     cells.append(make["markdown"](EQUATIONS.format(**say)))
-    cells += [make[kind](source.format(**say)) for kind, source in REST]
+    values = PRINTED if method.name in papers.names()["methods"] else DEFAULTS
+    cells += [make[kind](source.format(**say)) for kind, source in SHARED + values + REST]
     return clean(nbformat.v4.new_notebook(cells=cells))
 
 

@@ -478,6 +478,7 @@ FORMULAS = {
     "ala_mix": ({"weights": w, "theta_local": w, "theta_global": w}, {"theta_local": VECTOR}),
     "ala_step": ({"weights": w, "theta_local": w, "theta_global": w, "grad": w, "lr": 1.0},
                  {"grad": VECTOR, "lr": POSITIVE}),
+    "label_prior_shift": ({"counts": S.abs()}, {"counts": MATRIX, "smoothing": POSITIVE}),
     "weighted_average": ({"W": W}, {"W": MATRIX, "sizes": (torch.ones(2),)}),
     "fedprox_gradient": ({"grad": w, "w": w, "w_global": w, "mu": 0.1},
                          {"w": VECTOR, "mu": NOT_NEGATIVE}),

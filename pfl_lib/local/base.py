@@ -119,6 +119,27 @@ class ModelFederation(DeprecatedTrain):
             **asdict(self.settings),
         }
 
+    @property
+    def head_bias(self) -> Tensor | None:
+        """Where the bias is that is added to the logits: its columns, or None if there is none.
+
+        The last vector among the head's parameters; whether the logits move with it is tried out.
+        """
+        for name, where in reversed(list(self.network.slices())):
+            if self.head_mask[where].all() and "bias" in name.rpartition(".")[2]:
+                columns = torch.arange(where.start, where.stop, device=self.device)
+                return columns if self._added_to_logits(columns) else None
+        return None
+
+    @torch.no_grad()
+    def _added_to_logits(self, columns: Tensor) -> bool:
+        w, x = self._initial.double().cpu(), self.form.blank(3)
+        x = x.double() if x.is_floating_point() else x
+        shift = torch.linspace(-1, 1, len(columns), dtype=w.dtype)
+        before = self.network.logits(w, x)
+        after = self.network.logits(w.index_add(0, columns.cpu(), shift), x)
+        return shift.shape == before.shape[1:] and torch.allclose(after, before + shift)
+
     def _mask_of(self, prefixes: tuple[str, ...]) -> Tensor:
         mask = torch.zeros(self.d, dtype=torch.bool)
         for name, where in self.network.slices():

@@ -56,6 +56,7 @@ def call(name, x):
         "plga_personal": lambda: f.plga_personal(x(5), x(5), x(2), STAGES),
         "ala_mix": lambda: f.ala_mix(x(5), x(5), x(5), x(5) > 0),
         "ala_step": lambda: f.ala_step(x(5), x(5), x(5), x(5), 1.0, x(5) > 0),
+        "label_prior_shift": lambda: f.label_prior_shift(x(3, 5).abs()),
         "weighted_average": lambda: f.weighted_average(x(3, 5), x(3)),
         "fedprox_gradient": lambda: f.fedprox_gradient(x(5), x(5), x(5), 0.1),
         "scaffold_gradient": lambda: f.scaffold_gradient(x(5), x(5), x(5)),

@@ -47,6 +47,7 @@ CASES = {
     "fedavg-2step": Case(acts=("x",)),
     "fedprox": Case({"mu": 0.5}, ("x",)),
     "scaffold": Case({}, ("x", "c", "c_local"), ("c_local",)),
+    "label-prior": Case(acts=("x",)),
     "fedavg-ft": Case(acts=("x",)),
     "fedprox-ft": Case({"mu": 0.5}, ("x",)),
     "fedavg-c": Case({"ft_epochs": 2}, ("x",), ("w",)),
@@ -263,6 +264,7 @@ SAME_AS_FEDAVG = [
     ("fedavg-2step", {"repeats": 1}),
     ("fedavg-c", {"ft_epochs": 0}),
     ("fedprox-c", {"ft_epochs": 0, "mu": 0.0}),
+    ("label-prior", {}),  # x never sees the shifts
     ("fedavg-ft", {}),  # x never sees the fine-tuned copies
     ("fedprox-ft", {"mu": 0.0}),
     ("fedupdate", {}),

@@ -15,6 +15,7 @@ ONE_MODEL = {
         ("lga", "LGA", "rule"),
     ],
     "some steps from the shared model": [
+        ("label-prior", "Label prior", "rule"),
         ("fedavg-ft", "FedAvg-FT", "rule"),
         ("fedavg-c", "FedAvg-C", "rule"),
         ("per-fedavg", "Per-FedAvg", "rule"),
