@@ -80,19 +80,17 @@ PROMISES = {
     "On the circle": lambda r: r["heur"][0] == pytest.approx(r["amp"][0], abs=1e-12),
     "A long client": lambda r: r["amp"][1][0] < 0.5 * r["heur"][1][0],
     "Best own weight": lambda r: r["noise"] == pytest.approx(r["least_noise"]),
+    "A mild cut": lambda r: (
+        min(r["heard"]) > 0 and r["delta"] < 0 and min(map(min, r["weights"])) == 0
+    ),
     "Too strict": lambda r: r["delta"] == 1 and sum(r["heard"]) == 0,
     "Negative weights": lambda r: min(min(row) for row in r["weights"]) < 0,
     "Opposite sides": lambda r: min(sorted(r["inside"].values())[1:]) > 0.99,
     "Far from the origin": lambda r: (
         r["inside"]["heurfedamp"] < r["inside"]["fedacs"] < r["inside"]["fedamp"] - 0.1
     ),
-    "The paper": lambda r: r["ratio"] <= math.exp(2),
     "Like FedAvg": lambda r: r["ratio"] < 1.05,
     "The paper’s rate": lambda r: r["leap"] < 0.01 and r["errors"]["eq11"] < r["errors"]["eq10"],
-    "A typical place": lambda r: (
-        0.85 < r["errors"]["compensated"] / r["errors"]["no_leap"] < 0.95
-        and r["errors"]["no_leap"] < r["errors"]["eq11"]
-    ),
     "A lucky place": lambda r: r["errors"]["compensated"] < 0.25 * r["errors"]["no_leap"],
     "Overshoot": lambda r: r["errors"]["no_leap"] == min(r["errors"].values()),
     "Barely late": lambda r: r["leap"] == 0,
@@ -102,6 +100,15 @@ PROMISES = {
     "FedALA’s default": lambda r: max(r["sizes"]) > 10 * min(r["sizes"]),
     "Nearly alike": lambda r: r["skew"] < 0.1,
     "SPFL’s subsets": lambda r: set(r["classes"]) == {6} and len(set(r["sizes"])) == 1,
+}
+
+# The same for what an explorer shows before anything is touched.
+AT_THE_START = {
+    "SPFLSoftmax": lambda r: r["ratio"] <= math.exp(2),
+    "Stragglers": lambda r: (
+        0.85 < r["errors"]["compensated"] / r["errors"]["no_leap"] < 0.95
+        and r["errors"]["no_leap"] < r["errors"]["eq11"]
+    ),
 }
 
 
@@ -191,10 +198,15 @@ def test_buttons_names_and_states_are_said(name, show):
     assert element.locator("input, button").evaluate_all(unnamed) == 0
     assert element.locator("svg:not([aria-label])").count() == 0
     start = element.get_attribute("data-state")
+    if name in AT_THE_START:
+        assert AT_THE_START[name](read(element))
     buttons = element.locator("[data-try]")
     assert buttons.count() >= 2
+    assert element.locator("[aria-pressed=true]").count() == 0, "a button that would do nothing"
     for k in range(buttons.count()):
         buttons.nth(k).click()
+        pressed = element.locator("[aria-pressed=true]").all_text_contents()
+        assert pressed == [buttons.nth(k).text_content()]
         assert len(element.locator(".pfl-why").text_content()) > 20
         state = json.loads(element.get_attribute("data-state"))
         result, button = read(element), buttons.nth(k).text_content()
@@ -204,6 +216,137 @@ def test_buttons_names_and_states_are_said(name, show):
     page.wait_for_function("document.querySelector('.pfl-aloud').textContent.length > 20")
     element.locator(".pfl-reset").click()
     assert element.get_attribute("data-state") == start
+    assert element.locator("[aria-pressed=true]").count() == 0
+
+
+# ---- hands ---------------------------------------------------------------------------------------
+
+
+class Finger:
+    """Real touch events on a phone, as the browser gets them from the glass."""
+
+    def __init__(self, page):
+        self.page, self.wire = page, page.context.new_cdp_session(page)
+
+    def swipe(self, locator, right, down, steps=8):
+        locator.scroll_into_view_if_needed()
+        box = locator.bounding_box()
+        x, y = box["x"] + 0.6 * box["width"], box["y"] + box["height"] / 2
+        for k in range(steps + 1):
+            at = [{"x": x + right * k / steps, "y": y + down * k / steps}]
+            kind = "touchMove" if k else "touchStart"
+            self.wire.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": at})
+            self.page.wait_for_timeout(16)
+        self.wire.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        self.page.wait_for_timeout(100)
+
+
+@pytest.fixture
+def phone(browser, tmp_path):
+    """Open an explorer on a phone, with text above and below, so that the page can scroll."""
+    context = browser.new_context(
+        viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True
+    )
+
+    def opener(explorer):
+        path = tmp_path / "phone.html"
+        tall = '<div style="height: 1500px">text</div>'
+        path.write_text(document(explorer).replace("<style>", f"{tall}<style>", 1) + tall)
+        page = context.new_page()
+        page.goto(path.as_uri())
+        page.wait_for_selector(".pfl-card")
+        return page.locator(".pfl-explorer")
+
+    yield opener
+    context.close()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_finger_moves_points_and_scrolls_past_sliders(name, phone):
+    element = phone(make(name))
+    page, finger = element.page, Finger(element.page)
+    handles = element.locator(".pfl-handle .pfl-body")
+    assert (handles.count() == 0) == (name == "Partitions"), "everything else has points to drag"
+    if handles.count():
+        handles.first.scroll_into_view_if_needed()
+        state, top = element.get_attribute("data-state"), page.evaluate("scrollY")
+        finger.swipe(handles.first, -25, 45)
+        moved = json.loads(element.get_attribute("data-state"))
+        assert moved != json.loads(state) and page.evaluate("scrollY") == top
+        same(read(element), make(name, **moved).compute())
+    for slider in element.locator("input[type=range]:not(:disabled)").all():
+        slider.scroll_into_view_if_needed()
+        state, top = element.get_attribute("data-state"), page.evaluate("scrollY")
+        finger.swipe(slider, 4, -150)
+        assert element.get_attribute("data-state") == state, "scrolling has changed a slider"
+        assert page.evaluate("scrollY") > top + 50
+    finger.swipe(slider, 90, 2)
+    assert element.get_attribute("data-state") != state, "the slider is stuck"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_press_of_an_arrow_key_tells(name, show):
+    element = show(make(name))
+    for slider in element.locator("input[type=range]:not(:disabled)").all():
+        key = slider.get_attribute("data-key")
+        slider.press("Home")
+        seen = [json.loads(element.get_attribute("data-state"))[key]]
+        top = int(slider.get_attribute("max")) if "." not in slider.get_attribute("max") else 99
+        for _ in range(min(30, top - int(float(slider.get_attribute("min"))))):
+            slider.press("ArrowRight")
+            seen.append(json.loads(element.get_attribute("data-state"))[key])
+        if slider.get_attribute("step") == "1":  # lists, whole numbers and logarithms
+            assert len(set(seen)) == len(seen), f"dead presses of {key}: {seen}"
+        slider.press("End")
+        last = json.loads(element.get_attribute("data-state"))[key]
+        slider.press("ArrowRight")
+        assert json.loads(element.get_attribute("data-state"))[key] == last
+        slider.press("ArrowLeft")
+        assert json.loads(element.get_attribute("data-state"))[key] < last
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_address_holds_what_the_reader_set(name, show, tmp_path):
+    element = show(make(name))
+    page = element.page
+    element.evaluate(TURN, turns(1, seed=3))
+    handles = element.locator(".pfl-handle")
+    if handles.count():
+        handles.last.press("ArrowDown")
+    page.wait_for_function(f"location.hash.startsWith('#{name}?')")
+    page.wait_for_timeout(200)
+    state, address = element.get_attribute("data-state"), page.evaluate("location.href")
+    again = page.context.new_page()
+    again.goto(address)
+    again.wait_for_selector(".pfl-card")
+    there = again.locator(".pfl-explorer")
+    again.wait_for_function("([s]) => document.querySelector('[data-state]').dataset.state === s",
+                            arg=[state])  # fmt: skip
+    same(read(there), make(name, **json.loads(state)).compute())
+    there.locator(".pfl-reset").click()
+    again.wait_for_function("location.hash === ''")
+
+
+def test_the_address_cannot_break_an_explorer(show):
+    element = show(explore.FedAMPPlane())
+    page, start = element.page, element.get_attribute("data-state")
+    for bad in ("sigma=-1", "sigma=x", "attention=nonsense", "points=1,2;3", "points=NaN", "x=1"):
+        page.evaluate(f"location.hash = 'FedAMPPlane?{bad}'")
+        page.wait_for_timeout(30)
+        assert element.get_attribute("data-state") == start, bad
+    page.evaluate("location.hash = 'FedAMPPlane?alpha=8&attention=mcp'")
+    page.wait_for_function("document.querySelector('[data-state]').dataset.state.includes('mcp')")
+    assert json.loads(element.get_attribute("data-state"))["alpha"] == 8
+
+
+def test_nothing_hides_the_number_of_a_client(show):
+    """Clients far apart hear nobody, so every diamond lies on its own client."""
+    element = show(explore.FedAMPPlane(sigma=0.01))
+    order = element.locator("[data-panel=plane]").evaluate(
+        """(svg) => [...svg.querySelectorAll('.pfl-name, .pfl-cloud')]
+            .map((e) => e.classList.contains('pfl-name') ? 'name' : 'cloud')"""
+    )
+    assert order == ["cloud"] * 6 + ["name"] * 6
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -284,6 +427,7 @@ def test_colours_have_contrast():
         for ink in ("ink", "soft", "accent", "alarm"):
             assert contrast(colour[ink], colour["paper"]) >= 4.5
         assert contrast(colour["ink"], colour["shade"]) >= 4.5
+        assert contrast(colour["track"], colour["paper"]) >= 3
         assert contrast(colour["accent"], colour["on-accent"]) >= 4.5
 
 

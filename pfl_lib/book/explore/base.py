@@ -198,11 +198,12 @@ class Explorer(anywidget.AnyWidget):
         """The figure as plain HTML: no kernel, no widget manager, no network."""
         name = "pfl-" + uuid.uuid4().hex[:8]
         state = {"_settings": self._settings, **self.settings}
+        given = _harmless({"id": name, "name": type(self).__name__, "state": state})
         return (
             f'<style>{self._css}</style>\n<div id="{name}" class="pfl-explorer"></div>\n'
             f"<noscript>{html.escape(repr(self))}: this figure needs JavaScript.</noscript>\n"
             f'<script type="module">\n'
-            f"const PFL_STATIC = {_harmless({'id': name, 'state': state})};\n{self._esm}\n</script>"
+            f"const PFL_STATIC = {given};\n{self._esm}\n</script>"
         )
 
     def _repr_mimebundle_(self, **kwargs):

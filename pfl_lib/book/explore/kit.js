@@ -21,7 +21,7 @@ function explorer({
     const keys = model.get("_settings"),
       page = { id: Math.random().toString(36).slice(2, 8), el };
     const state = (page.state = () => Object.fromEntries(keys.map((k) => [k, model.get(k)])));
-    const first = state();
+    const first = structuredClone(state());
     page.change = (values) => {
       const fresh = Object.entries(values).filter(
         ([k, v]) => keys.includes(k) && JSON.stringify(v) !== JSON.stringify(model.get(k)),
@@ -30,6 +30,7 @@ function explorer({
       for (const [k, v] of fresh) model.set(k, v);
       model.save_changes();
       later();
+      if (address) address.write(state());
     };
 
     const shown = Object.fromEntries(Object.entries(pictures).map(([k, o]) => [k, new Picture(k, o)]));
@@ -42,13 +43,16 @@ function explorer({
       why.textContent = hint;
       page.change(structuredClone(first));
     });
-    const attempts = tries.map((attempt) => {
-      const button = element("button", { type: "button", "data-try": attempt.name }, attempt.name);
+    const attempts = tries.map(({ name, set, why: words }) => {
+      const button = element("button", { type: "button", "data-try": name }, name),
+        goal = typeof set === "function" ? set(structuredClone(first)) : set;
       button.addEventListener("click", () => {
-        why.textContent = attempt.why;
-        page.change(typeof attempt.set === "function" ? attempt.set(structuredClone(first)) : attempt.set);
+        why.textContent = words;
+        page.change(structuredClone(goal));
       });
-      return button;
+      // pressed as long as the page shows what the button asked for, whoever is looked at
+      const refresh = (s) => button.setAttribute("aria-pressed", String(alike(goal, s)));
+      return { button, refresh };
     });
     el.classList.add("pfl-explorer", "tex2jax_ignore", "mathjax_ignore");
     el.style.setProperty("--lines", lines[0]);
@@ -63,7 +67,7 @@ function explorer({
       aloud,
     );
     if (tries.length)
-      card.append(element("div", { class: "pfl-tries" }, element("span", {}, "Try this:"), ...attempts), why);
+      card.append(element("div", { class: "pfl-tries" }, element("span", {}, "Try this:"), ...attempts.map((a) => a.button)), why);
     el.replaceChildren(card);
 
     let printing = false,
@@ -80,7 +84,7 @@ function explorer({
       for (const picture of Object.values(shown)) picture.begin(theme);
       draw(shown, s, result);
       for (const picture of Object.values(shown)) picture.end();
-      for (const knob of knobs) knob.refresh(s, result);
+      for (const knob of [...knobs, ...attempts]) knob.refresh(s, result);
       const { alarm = "", text } = say(s, result);
       words.replaceChildren(...(alarm ? [element("strong", { class: "pfl-alarm" }, alarm), " "] : []), text);
       clearTimeout(spoken);
@@ -114,6 +118,14 @@ function explorer({
         return inside(picture.invert(at.x, at.y));
       };
       let held = null;
+      // ``touch-action`` does nothing inside an SVG: a finger on a point moves the point, not the page
+      picture.svg.addEventListener(
+        "touchstart",
+        (event) => {
+          if (event.target.closest(".pfl-handle") && event.cancelable) event.preventDefault();
+        },
+        { passive: false },
+      );
       picture.svg.addEventListener("pointerdown", (event) => {
         const g = event.target.closest(".pfl-handle");
         if (!g) return;
@@ -166,7 +178,11 @@ function explorer({
       };
     addEventListener("beforeprint", before);
     addEventListener("afterprint", after);
+    // a frame, as in slides, has no address that one could share
+    const onPage = typeof PFL_STATIC !== "undefined" && self === top,
+      address = onPage && inAddress(PFL_STATIC.name, page, first, knobs);
     redraw();
+    if (address) address.read();
     return () => {
       watch.disconnect();
       scheme.removeEventListener("change", later);
@@ -180,6 +196,48 @@ function explorer({
     render({ model: still(PFL_STATIC.state), el: document.getElementById(PFL_STATIC.id) });
   return { render };
 }
+
+// What the reader has set, behind # in the address: FedAMPPlane?sigma=2&points=0,1;2,1.5. A link to it
+// shows the same again; what no control can show is left alone.
+function inAddress(name, page, first, knobs) {
+  const here = `#${name}?`,
+    rows = (v) => Array.isArray(v) && v.length > 0 && v.every(Array.isArray);
+  const text = (v) => (rows(v) ? v.map((row) => row.join()).join(";") : String(v));
+  function value(key, given) {
+    const was = first[key];
+    if (rows(was)) {
+      const points = given.split(";").map((row) => row.split(",").map(Number));
+      const fit = points.length === was.length && points.every((p, i) => p.length === was[i].length);
+      return fit && points.flat().every(Number.isFinite) ? points : was;
+    }
+    if (key === "chosen") return clamp(Math.round(Number(given)) || 0, 0, 11);
+    const v = { number: Number(given), boolean: given === "true", string: given }[typeof was];
+    return knobs.some((knob) => knob.key === key && knob.takes(v)) ? v : was;
+  }
+  let waiting = 0;
+  function write(s) {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => {
+      const parts = Object.keys(first)
+        .filter((k) => JSON.stringify(s[k]) !== JSON.stringify(first[k]))
+        .map((k) => `${k}=${encodeURIComponent(text(s[k])).replaceAll("%2C", ",").replaceAll("%3B", ";")}`);
+      if (parts.length) history.replaceState(null, "", here + parts.join("&"));
+      else if (location.hash.startsWith(here)) history.replaceState(null, "", location.pathname + location.search);
+    }, 150);
+  }
+  function read() {
+    if (!location.hash.startsWith(here)) return;
+    const given = [...new URLSearchParams(location.hash.slice(here.length))].filter(([k]) => k in first);
+    page.change({ ...structuredClone(first), ...Object.fromEntries(given.map(([k, v]) => [k, value(k, v)])) });
+    page.el.scrollIntoView({ block: "center" });
+  }
+  addEventListener("hashchange", read);
+  return { write, read };
+}
+
+// Does the state show what was asked for? Who is picked out does not matter.
+const alike = (goal, s) =>
+  Object.entries(goal).every(([k, v]) => k === "chosen" || JSON.stringify(v) === JSON.stringify(s[k]));
 
 function still(state) {
   return {

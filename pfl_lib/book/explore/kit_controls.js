@@ -1,4 +1,5 @@
-// The kit, part 3: controls. Each is (page) -> { node, refresh(state, result) }.
+// The kit, part 3: controls. Each is (page) -> { node, key, takes(value), refresh(state, result) };
+// ``takes`` says whether the control can stand at a value, as one read from the address.
 
 let serial = 0;
 
@@ -29,15 +30,34 @@ function slider(
     });
     const output = element("output", { for: id }),
       tick = element("span", { class: "pfl-mark", hidden: "" });
+    let before = null; // the value when a finger came down
     const place = (v) =>
       values ? values.indexOf(v) : log ? Math.log10(clamp(v, min, max) / min) * 100 : clamp(v, min, max);
-    const value = () =>
+    const value = (at = Number(input.value)) =>
       values
-        ? values[input.value]
+        ? values[at]
         : log
-          ? clamp(Number((min * 10 ** (input.value / 100)).toPrecision(2)), min, max)
-          : Number(input.value);
+          ? clamp(Number((min * 10 ** (at / 100)).toPrecision(2)), min, max)
+          : at;
     input.addEventListener("input", () => page.change({ [key]: value() }));
+    if (log)
+      input.addEventListener("keydown", (event) => {
+        // several places stand for one two-digit number: an arrow key goes on to the next number
+        const way = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 }[event.key];
+        if (!way) return;
+        event.preventDefault();
+        let at = Number(input.value);
+        do at += way;
+        while (at > 0 && at < span && value(at) === value());
+        page.change({ [key]: value(clamp(at, 0, span)) });
+      });
+    input.addEventListener("pointerdown", () => {
+      before = page.state()[key];
+    });
+    input.addEventListener("pointercancel", () => {
+      // the finger was on its way down the page: that is no wish for another value
+      if (before !== null) page.change({ [key]: before });
+    });
     const node = element(
       "div",
       { class: "pfl-control pfl-slider" },
@@ -47,6 +67,8 @@ function slider(
     );
     return {
       node,
+      key,
+      takes: (v) => (values ? values.includes(v) : typeof v === "number" && v >= min && v <= max),
       refresh(s, r) {
         const disabled = Boolean(off && off(s, r)),
           goal = mark && !disabled ? mark(s, r) : null;
@@ -83,6 +105,8 @@ function choice(key, { label, options, off }) {
     );
     return {
       node,
+      key,
+      takes: (v) => v in options,
       refresh(s, r) {
         const disabled = Boolean(off && off(s, r));
         for (const [value, input] of Object.entries(inputs)) {
@@ -102,6 +126,8 @@ function check(key, { label, off }) {
     const node = element("label", { class: "pfl-control pfl-check" }, input, element("span", {}, label));
     return {
       node,
+      key,
+      takes: (v) => typeof v === "boolean",
       refresh(s, r) {
         input.checked = s[key];
         input.disabled = Boolean(off && off(s, r));

@@ -42,7 +42,7 @@ class Picture {
     this.svg = document.createElementNS(SVG, "svg");
     this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.svg.setAttribute("data-panel", name);
-    this.layers = ["back", "handles", "front"].map(() =>
+    this.layers = ["back", "handles", "front", "names"].map(() =>
       this.svg.appendChild(document.createElementNS(SVG, "g")),
     );
     const [top, right, bottom, left] = margin,
@@ -57,7 +57,7 @@ class Picture {
     });
     this.svg.prepend(inside);
     this.clip = { "clip-path": `url(#${id})` }; // for shapes that may not leave the axes
-    this.layers[2].setAttribute("class", "pfl-front"); // seen above the points, never in their way
+    for (const g of this.layers.slice(2)) g.setAttribute("class", "pfl-front"); // above the points, never in their way
     this.figure.append(this.svg);
   }
 
@@ -277,8 +277,8 @@ class Picture {
       1,
     );
     if (!g.firstChild)
-      for (const tag of ["circle", "circle", "text"]) g.append(document.createElementNS(SVG, tag));
-    const [reach, body, words] = g.children;
+      for (const tag of ["circle", "circle"]) g.append(document.createElementNS(SVG, tag));
+    const [reach, body] = g.children;
     set(reach, { r: Math.max(far, r), class: "pfl-reach" });
     const fill = hollow ? this.theme.paper : colour;
     set(body, {
@@ -287,9 +287,9 @@ class Picture {
       class: "pfl-body",
       style: hollow ? `stroke: ${colour}; stroke-width: ${alarm || chosen ? 4 : 3}` : "",
     });
-    set(words, { "text-anchor": "middle", y: 4.5, fill: onTop(fill), class: "pfl-name" });
-    const shown = clip(text, 9);
-    if (words.textContent !== shown) words.textContent = shown;
+    // the name comes last, with a rim in the point's colour: what lies on the point cannot hide it
+    const name = { x: this.x(point[0]), y: this.y(point[1]) + 4.5, fill: onTop(fill), stroke: fill };
+    this.shape("text", { ...name, "text-anchor": "middle", class: "pfl-name pfl-rim" }, clip(text, 9), 3);
     this.count++;
     g.pflPoint = point;
     return g;

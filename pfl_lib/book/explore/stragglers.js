@@ -197,11 +197,6 @@ export default explorer({
       why: "β = 0.001: the printed leap is next to nothing. What helps is Eq. (11)’s new base, the model of now: so in all of 400 random placements.",
     },
     {
-      name: "A typical place",
-      set: (s) => ({ ...s, staleness: 5, lr: 0.02, steps: 20, drift: 0.08 }),
-      why: "The median of 400 random placements: the compensated leap gains about a tenth. The printed one was worse than none in all 400.",
-    },
-    {
       name: "A lucky place",
       set: (s) => ({
         ...s,
