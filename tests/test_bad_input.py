@@ -480,6 +480,8 @@ FORMULAS = {
                  {"grad": VECTOR, "lr": POSITIVE}),
     "label_prior_shift": ({"counts": S.abs()}, {"counts": MATRIX, "smoothing": POSITIVE}),
     "weighted_average": ({"W": W}, {"W": MATRIX, "sizes": (torch.ones(2),)}),
+    "split_model": ({"x": w, "W": W, "private": w > 0.5}, {"x": TENSOR, "W": TENSOR,
+                                                           "private": (None, "a", w)}),
     "fedprox_gradient": ({"grad": w, "w": w, "w_global": w, "mu": 0.1},
                          {"w": VECTOR, "mu": NOT_NEGATIVE}),
     "scaffold_gradient": ({"grad": w, "c_local": w, "c_global": w}, {"c_local": VECTOR}),

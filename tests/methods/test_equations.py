@@ -58,6 +58,7 @@ def call(name, x):
         "ala_step": lambda: f.ala_step(x(5), x(5), x(5), x(5), 1.0, x(5) > 0),
         "label_prior_shift": lambda: f.label_prior_shift(x(3, 5).abs()),
         "weighted_average": lambda: f.weighted_average(x(3, 5), x(3)),
+        "split_model": lambda: f.split_model(x(5), x(3, 5), x(5) > 0.5),
         "fedprox_gradient": lambda: f.fedprox_gradient(x(5), x(5), x(5), 0.1),
         "scaffold_gradient": lambda: f.scaffold_gradient(x(5), x(5), x(5)),
         "scaffold_control": lambda: f.scaffold_control(x(5), x(5), x(5), x(5), 0.1, 5),

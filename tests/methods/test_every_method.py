@@ -60,6 +60,9 @@ CASES = {
     "ditto": Case({"lam": 0.5}, ("x", "v"), ("v",)),
     "apfl": Case({}, ("x", "v", "alpha"), ("v", "alpha")),
     "fedrep": Case({"head_epochs": 2}, ("x", "w"), ("w",)),
+    "fedper": Case({}, ("x", "w"), ("w",)),
+    "fedbabu": Case(acts=("x",)),
+    "fedbabu all": Case({"part": "all", "ft_epochs": 2}, ("x",), base="fedbabu"),
     "fedala": Case(quick_ala(), ("x",), ("ala_own", "ala_begin", "ala_weights")),
     "fedala p=2": Case(
         {"ala_layers": 2, "tol": 0.02, "window": 2}, ("x",), ("ala_weights",), "fedala"
@@ -270,6 +273,7 @@ SAME_AS_FEDAVG = [
     ("fedupdate", {}),
     ("ditto", {}),  # x never sees the personal models
     ("apfl", {}),
+    ("fedper", {"personal_layers": 0}),
 ]
 
 

@@ -1,7 +1,8 @@
 """What every method computes in two small rounds, in float64: tests/canary.json.
 
 `python -m tests.support.canary` says what comes out differently, on every engine.  Write the file
-anew (`write()`) only when a number is meant to change, and say so in the commit.
+anew (`write()`) only when a number is meant to change, and say so in the commit; `add()` records
+methods that are new and leaves all else alone.
 """
 
 import json
@@ -89,6 +90,15 @@ def write():
     FILE.write_text(compact(found))
 
 
+def add():
+    """Record the methods that the file does not know yet; all other numbers stay."""
+    kept = json.loads(FILE.read_text())
+    for setting, known in kept.items():
+        fed = federation(*setting.rsplit(" ", 2))
+        known |= {n: attempt(method, fed) for n, method in methods() if n not in known}
+    FILE.write_text(compact(kept))
+
+
 def compact(found):
     """JSON, one line per method."""
     text = []
@@ -131,12 +141,16 @@ def record(models=MODELS, engines=("loop", "stacked", "threads"), optimizers=("s
             for optimizer in optimizers:
                 fed = federation(model, engine, optimizer)
                 here = found.setdefault(f"{model} {engine} {optimizer}", {})
-                for label, method in methods():
-                    try:
-                        here[label] = numbers(method, fed)
-                    except (ValueError, TypeError) as error:
-                        here[label] = {"refused": type(error).__name__}
+                here |= {label: attempt(method, fed) for label, method in methods()}
     return found
+
+
+def attempt(method, fed):
+    """The method's numbers, or what kind of error refuses it."""
+    try:
+        return numbers(method, fed)
+    except (ValueError, TypeError) as error:
+        return {"refused": type(error).__name__}
 
 
 if __name__ == "__main__":
