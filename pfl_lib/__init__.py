@@ -21,6 +21,7 @@ from pfl_lib.comparison import compare
 from pfl_lib.history import History
 from pfl_lib.local import LocalFederation as Federation
 from pfl_lib.methods import algorithm
+from pfl_lib.newcomers import serve_newcomers
 from pfl_lib.rounds import participants, run
 from pfl_lib.work import Prox, Work, local_step, train
 
@@ -44,6 +45,7 @@ __all__ = [
     "participants",
     "partition",
     "run",
+    "serve_newcomers",
     "train",
 ]
 

@@ -10,7 +10,15 @@ from pfl_lib._show import Shown
 SHARED = ("nothing", "one model", "some layers", "every model")
 PERSONAL = ("nothing", "some steps from it", "a model beside it", "some layers", "the whole model")
 DECIDES = ("nobody", "a rule fixed before", "the server, from models", "the client, by its loss")
-HEAD = ("method", "clients share", "stays personal", "weights by", "sent", "tested")
+HEAD = (
+    "method",
+    "clients share",
+    "stays personal",
+    "weights by",
+    "sent",
+    "tested",
+    "a newcomer gets",
+)
 
 
 def compare(*names, here=None):
@@ -28,7 +36,7 @@ def compare(*names, here=None):
     for name in names or methods.names():
         method = methods.BY_NAME[name]
         facts = (method.shared, method.private, method.weights_by, method.cost, method.tested)
-        rows.append((method.label, *facts))
+        rows.append((method.label, *facts, method.newcomer))
     return Shown(HEAD, rows, bold=methods.BY_NAME[here].label if here else None, wide=True)
 
 

@@ -91,8 +91,20 @@ class Federation(Protocol):
 
 def missing_from(fed: object) -> list[str]:
     """The names of the interface that ``fed`` lacks; none for a federation."""
-    names = [name for name in vars(Federation) if not name.startswith("_")]
-    return sorted(name for name in names if not hasattr(fed, name))
+    return [name for name in _names() if not hasattr(fed, name)]
+
+
+def _names() -> list[str]:
+    return sorted(name for name in vars(Federation) if not name.startswith("_"))
+
+
+def checked_federation(name: str, fed: Any) -> Any:
+    """``fed``, which must be a federation; the error says what it lacks."""
+    missing = missing_from(fed)
+    if isinstance(fed, type) or missing:
+        lacks = f"; it lacks {', '.join(missing)}" if 0 < len(missing) < len(_names()) else ""
+        raise TypeError(f"{name} must be a Federation, got {fed!r}{lacks}")
+    return fed
 
 
 # ---- checks that federations with real clients share ---------------------------------------------

@@ -9,6 +9,7 @@ from tqdm.auto import tqdm
 from pfl_lib import _check, checkpoints
 from pfl_lib._version import __version__
 from pfl_lib.faults import Answering, BrokenClients, Guarded, in_words, named
+from pfl_lib.federation import checked_federation
 from pfl_lib.history import History
 from pfl_lib.methods.base import Algorithm, State
 from pfl_lib.random import keyed_generator
@@ -48,15 +49,15 @@ def run(
     """
     if not isinstance(algorithm, Algorithm):
         raise TypeError(f"algorithm must be an Algorithm, got {algorithm!r}; see algorithm(name)")
-    if not hasattr(fed, "describe"):
-        raise TypeError(f"fed must be a Federation, got {fed!r}")
+    checked_federation("fed", fed)
     if checkpoint is not None and not isinstance(checkpoint, (str, os.PathLike)):
         raise TypeError(f"checkpoint must be the path of a folder or None, got {checkpoint!r}")
+    if checkpoint is not None and os.path.exists(checkpoint) and not os.path.isdir(checkpoint):
+        raise ValueError(f"checkpoint must be the path of a folder, got the file {checkpoint!r}")
     rounds = _check.whole("rounds", rounds)
     evaluate_every = _check.whole("evaluate_every", evaluate_every)
     checkpoint_every = _check.whole("checkpoint_every", checkpoint_every)
-    if not _check.between("participation", participation, 0, 1) > 0:
-        raise ValueError(f"participation must lie in (0, 1], got {participation!r}")
+    _check.between("participation", participation, 0, 1, "(]")
     if participation < 1 and not algorithm.partial:
         raise ValueError(
             f"{algorithm.label} needs every client in every round, "
@@ -132,7 +133,9 @@ def participants(fed, share, k):
     >>> participants(pfl_lib.example(), share=0.5, k=0)
     tensor([2, 4, 5, 6])
     """
-    if share == 1:
+    checked_federation("fed", fed)
+    _check.whole("k", k, at_least=0)
+    if _check.between("share", share, 0, 1, "(]") == 1:
         return fed.everyone
     count = max(1, round(share * fed.m))
     generator = keyed_generator(fed.settings.seed, "participants", k)

@@ -29,14 +29,14 @@ from pfl_lib.book import experiments, explore, papers
 
 NAN, INF = math.nan, math.inf
 # kinds of wrong values
-POSITIVE = ("a", None, [1], 0, -1, NAN, INF)
-POSITIVE_OR_NONE = ("a", [1], 0, -1, NAN, INF)
-NOT_NEGATIVE = ("a", None, -1, NAN, INF)
-SHARE = ("a", None, -0.1, 1.1, NAN)
+POSITIVE = ("a", None, [1], 0, -1, NAN, INF, True)
+POSITIVE_OR_NONE = ("a", [1], 0, -1, NAN, INF, True)
+NOT_NEGATIVE = ("a", None, -1, NAN, INF, True)
+SHARE = ("a", None, -0.1, 1.1, NAN, True)
 WHOLE = ("a", None, 0, -1, 1.5, NAN, INF, True)
-WHOLE_OR_NONE = ("a", 0, -1, 1.5, NAN)
-FROM_ZERO = ("a", None, -1, 1.5, NAN, INF)
-FEW = ("a", -1, 1.5, NAN)  # none at all is allowed
+WHOLE_OR_NONE = ("a", 0, -1, 1.5, NAN, True)
+FROM_ZERO = ("a", None, -1, 1.5, NAN, INF, True)
+FEW = ("a", -1, 1.5, NAN, True)  # none at all is allowed
 COUNTS = (None, "a", -torch.ones(2, 3))
 WORD = ("unknown", None, 3)
 MATRIX = (None, "a", [[1.0]], torch.ones(3), torch.ones(3, 5).long(), torch.ones(0, 5))
@@ -149,7 +149,7 @@ TABLE = {
             "epochs": WHOLE,
             "seed": FROM_ZERO,
             "init_seed": ("a", -1, 1.5, NAN),
-            "device": ("unknown", 3.5),
+            "device": ("unknown", 3.5, "cuda:7"),
             "dtype": ("float32", torch.int64, None),
             "engine": WORD,
         },
@@ -161,16 +161,31 @@ TABLE = {
          "progress": False},
         {
             "algorithm": ("fedavg", None, 3),
-            "fed": TYPE,
+            "fed": (*TYPE, pfl_lib.Federation),
             "rounds": WHOLE,
             "participation": (*SHARE, 0),
             "evaluate_every": WHOLE,
-            "checkpoint": (3, ["a"]),
+            "checkpoint": (3, ["a"], __file__),
             "checkpoint_every": WHOLE,
             "broken": WORD,
         },
     ),
+    "pfl_lib.participants": Row(
+        pfl_lib.participants, {"fed": small, "share": 0.5, "k": 0},
+        {"fed": TYPE, "share": (*SHARE, 0), "k": FROM_ZERO},
+    ),
     "pfl_lib.algorithm": Row(pfl_lib.algorithm, {"name": "fedavg"}, {"name": ("fedavgg", None, 3)}),
+    "pfl_lib.serve_newcomers": Row(
+        pfl_lib.serve_newcomers,
+        {"method": lambda: pfl_lib.algorithm("fedavg"), "fed": small, "newcomers": small,
+         "state": lambda: pfl_lib.algorithm("fedavg").start(small())},
+        {
+            "method": ("fedavg", None, 3),
+            "state": (*TYPE, methods.State, lambda: pfl_lib.methods.State(w=W)),
+            "fed": (*TYPE, pfl_lib.Federation),
+            "newcomers": (*TYPE, lambda: pfl_lib.example("logistic_regression")),
+        },
+    ),
     "pfl_lib.compare": Row(
         lambda name: pfl_lib.compare(name), {"name": "fedavg"}, {"name": ("fedavgg", 3)}
     ),
@@ -278,6 +293,11 @@ TABLE = {
         partition.class_subset, {"data": digits},
         {"data": TYPE, "clients": (*WHOLE, 100_000), "classes_per_client": (*WHOLE, 11),
          "test_share": (*SHARE, 0, 1), "seed": FROM_ZERO},
+    ),
+    "partition.set_aside": Row(
+        partition.set_aside, {"partition": clients, "clients": [1]},
+        {"partition": TYPE,
+         "clients": (None, "a", [], [4], [-1], [1, 1], [0, 1, 2, 3], [0.5], [True], 1)},
     ),
     "partition.hold_out": Row(
         partition.hold_out, {"partition": clients},

@@ -159,9 +159,18 @@ def checked_device(device: str | torch.device | None) -> torch.device:
     try:
         torch.empty(0, device=found)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
+        here = ", ".join(repr(name) for name in present_devices())
         why = str(error).splitlines()[0]
-        raise ValueError(f"device {device!r} is not available on this machine: {why}") from error
+        raise ValueError(
+            f"device must be one that this machine has, {here}; got {device!r} ({why})"
+        ) from error
     return found
+
+
+def present_devices() -> list[str]:
+    """The devices that can be used here, as torch calls them."""
+    gpus = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+    return ["cpu", *gpus, *["mps"] * torch.backends.mps.is_available()]
 
 
 def _head(module: nn.Module) -> tuple[str, ...]:

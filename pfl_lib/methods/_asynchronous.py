@@ -27,6 +27,7 @@ class Asynchronous(Algorithm):
     family, chapter = "late clients", "09_plga"
     shared, private = "one model", "nothing"
     tested = "the server's model"
+    newcomer = "the server's model"
     partial = False  # the timetable says who takes part
 
     def gather(self, state, fed, here, late):
@@ -71,6 +72,9 @@ class Asynchronous(Algorithm):
 
     def personal(self, state, fed):
         return state.x.expand(fed.m, -1)
+
+    def newcomer_models(self, state, fed, newcomers):
+        return state.x.expand(newcomers.m, -1)
 
     def extra_models(self, state, fed):
         return {"client": state.w}

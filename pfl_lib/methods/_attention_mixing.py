@@ -49,6 +49,16 @@ def around_self(ratio, self_weight):
     return (1 - mine)[:, None] * share + torch.diag(mine)
 
 
+def messages_to_newcomers(members, own, weights):
+    """The message for each newcomer with the model ``own[n]``, who hears all members and itself.
+
+    ``weights`` makes the collaboration weights of a stack of models; newcomers do not hear each
+    other.
+    """
+    together = (torch.cat([members, w[None]]) for w in own)
+    return torch.cat([mix(weights(all_of_them)[-1:], all_of_them) for all_of_them in together])
+
+
 @dataclass(frozen=True)
 class MessagePassing(Algorithm):
     """Mix, then minimise F_i(w) + ‖w − u_i‖²/(2β).
@@ -67,6 +77,7 @@ class MessagePassing(Algorithm):
     begin: str = choice("u", ("u", "w"))
     shared, private = "their models, pairwise", "the whole model"
     tested = "the client's own model w, trained"
+    newcomer = "a model trained alone, then a message from the members, then a round near it"
     handed = "message"
 
     def attend(self, w, k):
@@ -92,6 +103,13 @@ class MessagePassing(Algorithm):
 
     def extra_models(self, state, fed):
         return {"u": state.u}
+
+    def newcomer_models(self, state, fed, newcomers):
+        everyone = newcomers.everyone
+        own = train(newcomers, newcomers.initial(), everyone, tag="newcomer")
+        u = messages_to_newcomers(state.w, own, lambda w: self.attend(w, fed.k)[0])
+        begin, strength = (u if self.begin == "u" else own), self.attend(state.w, fed.k)[1]
+        return train(newcomers, begin, everyone, prox=Prox(u, strength), uploaded=False)
 
     def why_not_mixed(self):
         if self.begin == "u":

@@ -1,6 +1,7 @@
 """One model for all, averaged by the clients' numbers of samples: what FedAvg's relatives share."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -36,7 +37,9 @@ class GlobalModel(Algorithm):
 
     shared, private, weights_by = "one model", "nothing", "sample counts"
     tested = "the global model"
+    newcomer = "the global model"
     handed = "global model"
+    newcomer_rounds: ClassVar[int] = 1  # until a newcomer has all that is its own
 
     def start(self, fed):
         return State(x=fed.initial()[0])
@@ -49,3 +52,18 @@ class GlobalModel(Algorithm):
 
     def personal(self, state, fed):
         return state.x.expand(fed.m, -1)
+
+    def newcomer_models(self, state, fed, newcomers):
+        """Newcomers take part as everybody does, for one round or more; x stays as it is."""
+        joined = self.joined(state, newcomers)
+        if len(joined) > 1:  # beside x there is something of one's own, which a round brings
+            for _ in range(self.newcomer_rounds):
+                joined = self.round(joined, newcomers, newcomers.everyone).set(x=state.x)
+        return self.personal(joined, newcomers)
+
+    def joined(self, state, newcomers):
+        """The state in which newcomers join: x as it is, and models of their own begin there."""
+        fresh, initial = self.start(newcomers), newcomers.initial()
+        x = state.x.expand_as(initial)
+        own = [n for n, t in fresh.items() if t.shape == x.shape and torch.equal(t, initial)]
+        return fresh.set(**dict.fromkeys(own, x), x=state.x)

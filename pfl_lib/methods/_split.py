@@ -47,6 +47,7 @@ class SplitModel(GlobalModel):
 
     shared, private, cost = "the body", "the head", "2·body"
     tested = "the shared body with the client's own head"
+    newcomer = "the shared body with a head trained at home"
 
     def private_mask(self, fed):
         """Which parameters never leave their client: the head."""

@@ -62,6 +62,9 @@ class WithALA(AdaptiveLocalAggregation):
         shared = {"global": state.x.expand(fed.m, -1)} if "x" in state else {}
         return {**self.base.extra_models(state, fed), **shared}
 
+    def newcomer_models(self, state, fed, newcomers):
+        return self.base.newcomer_models(state, fed, newcomers)  # nothing of its own to mix yet
+
     def sent(self, fed, who, k):
         return self.base.sent(fed, who, k)
 
@@ -71,6 +74,7 @@ class WithALA(AdaptiveLocalAggregation):
     name = property(lambda self: f"{self.base.name}+ala")
     label = property(lambda self: f"{self.base.label}+ALA")
     partial = property(lambda self: self.base.partial)
+    newcomer = property(lambda self: self.base.newcomer)
 
     @property
     def tested(self):  # type: ignore[override]

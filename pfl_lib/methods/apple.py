@@ -114,6 +114,7 @@ class APPLE(Algorithm):
     shared, private = "core models", "a mixture of all cores"
     weights_by, cost = "each client's loss", "(1+M)Σ"
     tested = "the client's mix of everybody's newest core models"
+    newcomer = "all core models and one of its own, in proportions it learns in a round at home"
 
     def start(self, fed):
         return State(core=fed.initial(), p=self.prior(fed).repeat(fed.m, 1))
@@ -122,16 +123,21 @@ class APPLE(Algorithm):
         return State(w=state.core[who], core=state.core)
 
     def local(self, state, received, fed, who):
-        schedule = apple_schedule(fed.k, self.horizon)
-        work = Work(
-            rows={"w": received.w, "was": received.w, "p": state.p[who], "place": who},
-            step="apple",
-            shared={"core": received.core, "prior": self.prior(fed)},
+        rows = {"w": received.w, "was": received.w, "p": state.p[who], "place": who}
+        new = fed.perform(self.work(rows, received.core, self.prior(fed), fed.k), who)
+        return State(w=new["w"], p=new["p"])
+
+    def work(self, rows, core, prior, k, **options):
+        """Steps on core models and proportions in round ``k``."""
+        schedule = apple_schedule(k, self.horizon)
+        return Work(
+            rows,
+            "apple",
+            shared={"core": core, "prior": prior},
             numbers={"mu": self.mu, "lr_p": self.lr_p, "schedule": schedule},
             lr=self.lr_core,
+            **options,
         )
-        new = fed.perform(work, who)
-        return State(w=new["w"], p=new["p"])
 
     def upload(self, state, done, fed, who):
         return state.put(who, core=done.w, p=done.p)
@@ -142,6 +148,17 @@ class APPLE(Algorithm):
 
     def personal(self, state, fed):
         return apple_mix(state.p, state.core)
+
+    def newcomer_models(self, state, fed, newcomers):
+        """A newcomer's own core begins at the members' mean, and without a weight."""
+        everyone, prior = newcomers.everyone, self.prior(fed)
+        own = apple_mix(prior, state.core).expand(newcomers.m, -1)
+        core, prior = torch.cat([state.core, own[:1]]), torch.cat([prior, prior.new_zeros(1)])
+        place = torch.full_like(everyone, fed.m)
+        rows = {"w": own, "was": own, "p": prior.repeat(newcomers.m, 1), "place": place}
+        done = newcomers.perform(self.work(rows, core, prior, fed.k, uploaded=False), everyone)
+        mixed = apple_mix(done["p"][:, :-1], state.core)
+        return mixed + done["p"][:, -1:] * done["w"]
 
     def sent(self, fed, who, k):
         return (1 + fed.m) * fed.d * len(who)

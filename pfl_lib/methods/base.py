@@ -104,6 +104,7 @@ class Algorithm:
     weights_by: ClassVar[str] = ""  # what decides how much each client counts
     cost: ClassVar[str] = "2Σ"  # parameters per client and round; Σ is one model
     tested: ClassVar[str] = "the client's own model, trained"
+    newcomer: ClassVar[str] = "the mean of all personal models, trained at home for a round"
 
     # ---- what others may rely on
     partial: ClassVar[bool] = True  # may clients stay away from a round?
@@ -153,6 +154,17 @@ class Algorithm:
     def extra_models(self, state: State, fed) -> dict[str, Tensor]:
         """Other models worth testing beside the personal ones."""
         return {}
+
+    def newcomer_models(self, state: State, fed, newcomers) -> Tensor:
+        """The model of each client of ``newcomers``, a federation that took no part in any round
+        of ``fed``: one row per newcomer.  ``newcomer`` says it in words.
+
+        A newcomer does at home what a client does in one round; nobody else hears of it.
+        """
+        shares = fed.sizes / fed.sizes.sum()
+        mean = shares.to(fed.dtype) @ self.personal(state, fed)
+        begin = mean.expand(newcomers.m, -1)
+        return train(newcomers, begin, newcomers.everyone, tag="newcomer", uploaded=False)
 
     def sent(self, fed, who: Tensor, k: int) -> int:
         """Parameters that move in round ``k``, down and up, all clients together."""

@@ -59,6 +59,7 @@ class Ditto(GlobalModel):
     paper = "Li et al. 2021, Algorithm 1"
     private = "a second model, held near it"
     tested = "the client's own model v"
+    newcomer = "a model of its own, trained from the global one and held near it"
 
     def start(self, fed):
         return State(x=fed.initial()[0], v=fed.initial())

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import torch
 
 from pfl_lib import _check
-from pfl_lib.methods._attention_mixing import mix
+from pfl_lib.methods._attention_mixing import messages_to_newcomers, mix
 from pfl_lib.methods._hyper import between, choice
 from pfl_lib.methods._similarity import cosine_similarities
 from pfl_lib.methods._tensors import checked, own
 from pfl_lib.methods.base import Algorithm, State
+from pfl_lib.work import train
 
 
 def fedacs_threshold(S, p):
@@ -133,6 +134,7 @@ class FedACS(Algorithm):
     shared, private = "their models, pairwise", "the whole model"
     weights_by = "angles above a quantile"
     tested = "the client's own model w, trained"
+    newcomer = "a model trained alone, then a message from the members, then a round from it"
     handed = "message"
 
     def start(self, fed):
@@ -159,6 +161,11 @@ class FedACS(Algorithm):
 
     def extra_models(self, state, fed):
         return {"u": state.u}
+
+    def newcomer_models(self, state, fed, newcomers):
+        alone = train(newcomers, newcomers.initial(), newcomers.everyone, tag="newcomer")
+        u = messages_to_newcomers(state.w, alone, lambda w: self.attend(w)[2])
+        return train(newcomers, u, newcomers.everyone, uploaded=False)
 
     def warn(self, S, delta):
         """Say it where the printed rule has no sound meaning."""

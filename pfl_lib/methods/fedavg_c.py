@@ -41,6 +41,7 @@ class FedAvgC(FedProx):
     paper = "baseline of Zhang et al., AAAI 2023"
     private = "a fine-tuned copy, every round"
     tested = "the fine-tuned global model with which the client began its last round"
+    newcomer = "the global model, fine-tuned at home"
     handed = ""  # it has its own way to begin a round
 
     def start(self, fed):

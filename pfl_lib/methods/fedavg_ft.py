@@ -41,6 +41,7 @@ class FedAvgFT(FedProx):
     paper = "baseline of Huang et al., AAAI 2021"
     private = "a fine-tuned copy"
     tested = "the global model, fine-tuned at home"
+    newcomer = "the global model, fine-tuned at home"
 
     def personal(self, state, fed):
         x = state.x.expand(fed.m, -1)
@@ -75,5 +76,6 @@ FedUpdate = preset(
     paper="Jiang et al. 2019, baseline of the SPFL paper",
     private="a copy some steps further",
     tested="the global model after a few steps at home",
+    newcomer="the global model after a few steps at home",
     place=None,
 )

@@ -47,6 +47,7 @@ class FedBABU(GlobalModel):
     paper = "Oh et al., ICLR 2022, Algorithm 1"
     shared, private, cost = "the body", "a fine-tuned head", "2·body"
     tested = "the shared body under a head fine-tuned at home"
+    newcomer = "the shared body under a head fine-tuned at home"
 
     def start(self, fed):
         refuse_unless_split(self, fed)

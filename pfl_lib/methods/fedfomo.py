@@ -96,6 +96,7 @@ class FedFomo(Algorithm):
     paper = "after Zhang et al., ICLR 2021"
     shared, private = "their models, pairwise", "the whole model"
     weights_by, cost = "validation losses", "(1+M)Σ"
+    newcomer = "the mean of all models, moved to those that help it, and trained at home"
 
     def start(self, fed):
         w = fed.initial()
@@ -106,7 +107,7 @@ class FedFomo(Algorithm):
 
     def local(self, state, received, fed, who):
         learn, held_back = split(fed, self.validation)
-        models, none = received.models, received.w.new_zeros(len(who), fed.m)
+        models, none = received.models, received.w.new_zeros(len(who), len(received.models))
         rows = {"w": received.w, "loss": none[:, 0], "losses": none}
         work = Work(rows, "fedfomo", shared={"models": models}, epochs=1, optimizer="sgd")
         judged = held_back.perform(work, who)
@@ -120,6 +121,11 @@ class FedFomo(Algorithm):
 
     def upload(self, state, done, fed, who):
         return state.put(who, w=done.w, begin=done.begin, weights=done.weights)
+
+    def newcomer_models(self, state, fed, newcomers):
+        begin = state.w.mean(0).expand(newcomers.m, -1)
+        received = State(w=begin, models=state.w)
+        return self.local(state, received, newcomers, newcomers.everyone).w
 
     def extra_models(self, state, fed):
         return {"begin": state.begin}

@@ -112,6 +112,7 @@ class PerFedAvg(GlobalModel):
     paper = "Fallah et al. 2020, Algorithm 1"
     shared, private = "one starting point", "one step from it"
     tested = "the global model after one adaptation step at home"
+    newcomer = "the global model after one adaptation step at home"
 
     def start(self, fed):
         plain_sgd(self, fed)  # refuses an Adam federation before the first round

@@ -103,6 +103,7 @@ class PFedMe(GlobalModel):
     paper = "Dinh et al. 2020, Algorithm 1"
     shared, private = "one centre", "a model near the centre"
     tested = "the client's own model θ after its last batch"
+    newcomer = "a model of its own, found near the centre in a round at home"
 
     def start(self, fed):
         plain_sgd(self, fed)  # refuses an Adam federation before the first round

@@ -61,6 +61,7 @@ class PLGA(LGA):
         "3Σ",
     )
     tested = "the client's personal model of its last arrival (the server's is tested beside it)"
+    newcomer = "the server's model, until its first arrival"
 
     def start(self, fed):
         state = super().start(fed)

@@ -118,5 +118,8 @@ class Scaffold(GlobalModel):
         x, c = scaffold_server(state.x, state.c, done.w, old, new, fed.m, self.lr_server)  # (5)
         return state.put(who, c_local=new).set(x=x, c=c)
 
+    def newcomer_models(self, state, fed, newcomers):
+        return self.personal(state, newcomers)  # controls serve the training of others only
+
     def sent(self, fed, who, k):
         return 4 * fed.d * len(who)  # model and control, down and up

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from pfl_lib.methods.base import Algorithm
+from pfl_lib.work import train
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,10 @@ class Separate(Algorithm):
     note = "Each client minimizes $F_i(w_i)$ and nothing else."
     chapter = "01_fedavg"
     shared, private, weights_by, cost = "nothing", "the whole model", "nobody", "0"
+    newcomer = "a model it trains alone, for a round"
+
+    def newcomer_models(self, state, fed, newcomers):
+        return train(newcomers, newcomers.initial(), newcomers.everyone, tag="newcomer")
 
     def sent(self, fed, who, k):
         return 0

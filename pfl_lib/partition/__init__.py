@@ -4,7 +4,7 @@ Samples are never copied: a client is two lists of indices into ``data.x``.  Eve
 keyed by (seed, purpose, client), so it does not depend on the order in which it is asked for.
 """
 
-from pfl_lib.partition.changes import hold_out, label_noise, official_test, scarce
+from pfl_lib.partition.changes import hold_out, label_noise, official_test, scarce, set_aside
 from pfl_lib.partition.checks import _client_number, _door, _enough  # noqa: F401  named in results
 from pfl_lib.partition.hidden_groups import (  # noqa: F401  named in results
     _shared_words,
@@ -33,4 +33,5 @@ __all__ = [
     "official_test",
     "pathological",
     "scarce",
+    "set_aside",
 ]

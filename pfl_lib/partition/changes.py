@@ -74,6 +74,45 @@ def hold_out(partition, share=0.2, seed=0):
     return tested, replace(tested, test=held, about=f"{about} and tested on")
 
 
+def set_aside(partition, clients):
+    """Some ``clients`` come later: two partitions (members, newcomers).
+
+    Train on the members, then serve the newcomers: see :func:`pfl_lib.serve_newcomers`.  Both keep
+    their order; ``clients`` are numbers of clients, and some member must be left.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> members, newcomers = set_aside(pfl_lib.partition.iid(data, clients=4), [1, 3])
+    >>> members.m, newcomers.m
+    (2, 2)
+    """
+    _door(partition=partition)
+    given = _check.numbers("clients", clients)
+    if given.dtype == torch.bool or given.is_floating_point() or given.ndim != 1:
+        raise TypeError(f"clients must be a list of client numbers, got {clients!r}")
+    late = given.tolist()
+    wrong = [i for i in late if i not in range(partition.m)]
+    if wrong or len(set(late)) != len(late) or not 0 < len(late) < partition.m:
+        raise ValueError(
+            f"clients must be different numbers from 0 to {partition.m - 1}, and neither none nor "
+            f"all, got {late}"
+        )
+    members = [i for i in range(partition.m) if i not in late]
+    return tuple(
+        replace(
+            partition,
+            **{
+                part: [getattr(partition, part)[i] for i in some]
+                for part in ("train", "test", "labels")
+                if getattr(partition, part) is not None
+            },
+            groups=None if partition.groups is None else partition.groups[some],
+            about=f"{partition.about}; {len(some)} of {partition.m} clients, {who}",
+        )
+        for some, who in ((members, "the members"), (sorted(late), "the newcomers"))
+    )
+
+
 def official_test(partition, data):
     """The same clients, each tested on all official test samples of the classes it trains on.
 

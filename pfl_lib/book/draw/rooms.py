@@ -27,7 +27,7 @@ LIBRARY = [
     ),
     (
         "Rounds",
-        ["rounds", "history", "metrics", "checkpoints", "faults", "_show"],
+        ["rounds", "history", "metrics", "checkpoints", "faults", "newcomers", "_show"],
         "repeat, remember, judge, survive",
         "a History",
     ),

@@ -1,0 +1,134 @@
+"""Clients that come after training: which model each method gives them, and how good it is.
+
+A method says it in words (``newcomer``) and does it (``newcomer_models``): see
+``pfl_lib.methods.Algorithm``.  :func:`pfl_lib.partition.set_aside` makes newcomers of some clients.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from pfl_lib import _check, methods
+from pfl_lib._show import Shown
+from pfl_lib.federation import Federation, checked_federation
+from pfl_lib.methods.base import Algorithm, State
+from pfl_lib.rounds import run
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """How a method served newcomers: their models (rows), and accuracy and loss on their tests.
+
+    >>> import torch
+    >>> served = Served("FedAvg", "the global model", *torch.tensor([[0.5, 0.75], [1.0, 2.0]]))
+    >>> served
+    Served(FedAvg: 2 newcomers, the global model, accuracy 0.6250, worst 0.5000)
+    """
+
+    label: str
+    how: str
+    accuracy: Tensor
+    loss: Tensor
+    models: Tensor | None = None
+
+    @property
+    def mean(self) -> float:
+        """Mean accuracy over the newcomers."""
+        return self.accuracy.double().mean().item()
+
+    @property
+    def worst(self) -> float:
+        """The lowest accuracy of a newcomer."""
+        return self.accuracy.min().item()
+
+    def __repr__(self) -> str:
+        return (
+            f"Served({self.label}: {len(self.accuracy)} newcomers, {self.how}, "
+            f"accuracy {self.mean:.4f}, worst {self.worst:.4f})"
+        )
+
+
+def serve_newcomers(
+    method: Algorithm, state: State, fed: Federation, newcomers: Federation
+) -> Served:
+    """Serve ``newcomers``, who took no part in the run on ``fed`` that ended in ``state``.
+
+    Both federations have the same model.  A newcomer trains at most what a client trains in a
+    round, for as many epochs as ``newcomers`` says; the members' models stay as they are.  Where
+    settings of a method change with the rounds, ``fed.at(k)`` says which round it is.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> clients = pfl_lib.partition.dirichlet(data, clients=8, a=0.5)
+    >>> members, late = pfl_lib.partition.set_aside(clients, [6, 7])
+    >>> fed, newcomers = (pfl_lib.Federation(data, p, "mlp", lr=0.1) for p in (members, late))
+    >>> method = pfl_lib.algorithm("fedrep")
+    >>> history = pfl_lib.run(method, fed, rounds=3, progress=False)
+    >>> served = pfl_lib.serve_newcomers(method, history.state, fed, newcomers)
+    >>> served.how, served.mean > 0.5
+    ('the shared body with a head trained at home', True)
+    """
+    if not isinstance(method, Algorithm):
+        raise TypeError(f"method must be an Algorithm, got {method!r}; see algorithm(name)")
+    if not isinstance(state, State):
+        raise TypeError(
+            f"state must be the State that a run ended in, history.state, got {state!r}"
+        )
+    checked_federation("fed", fed)
+    _check_same_model(fed, checked_federation("newcomers", newcomers))
+    fresh = method.start(fed)
+    wrong = [n for n in fresh if n not in state or state[n].shape != fresh[n].shape]
+    if wrong:
+        raise ValueError(
+            f"state must be that of a run of {method.label} on fed with {wrong[0]} of shape "
+            f"{tuple(fresh[wrong[0]].shape)}, got {state!r}"
+        )
+    models = method.newcomer_models(state, fed, newcomers)
+    accuracy, loss = newcomers.evaluate(models)
+    return Served(method.label, method.newcomer, accuracy, loss, models)
+
+
+def compare_newcomers(
+    fed: Federation,
+    newcomers: Federation,
+    rounds: int,
+    algorithms: Mapping[str, Algorithm] | None = None,
+    progress: bool = True,
+) -> Shown:
+    """Train every method on ``fed``, serve ``newcomers``, and show who fares how: a table.
+
+    ``algorithms`` are methods by the name of their row; by default every method of the library
+    that needs no hyper-parameter, or has a usual one.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> members, late = pfl_lib.partition.set_aside(pfl_lib.partition.iid(data, 6), [4, 5])
+    >>> fed, newcomers = (pfl_lib.Federation(data, p, "mlp", lr=0.1) for p in (members, late))
+    >>> two = {name: pfl_lib.algorithm(name) for name in ("separate", "fedavg")}
+    >>> table = compare_newcomers(fed, newcomers, rounds=2, algorithms=two, progress=False)
+    >>> [row[0] for row in table.rows], table.rows[1][-1]
+    (['separate', 'fedavg'], 'the global model')
+    """
+    if algorithms is None:
+        algorithms = {m.label: m(**m.needs) for m in methods.BY_NAME.values()}
+    if not isinstance(algorithms, Mapping) or not algorithms:
+        raise TypeError(f"algorithms must be methods by name, got {algorithms!r}")
+    rounds = _check.whole("rounds", rounds)
+    rows = []
+    for name, method in algorithms.items():
+        history = run(method, fed, rounds, evaluate_every=rounds, progress=progress)
+        served = serve_newcomers(method, history.state, fed.at(rounds - 1), newcomers)
+        numbers = (history.last, served.mean, served.worst)
+        rows.append((name, *(f"{number:.4f}" for number in numbers), served.how))
+    head = ("method", "members", "newcomers", "worst newcomer", "a newcomer gets")
+    return Shown(head, rows, wide=True)
+
+
+def _check_same_model(fed: Federation, newcomers: Federation) -> None:
+    mine, theirs = ((f.model_name, f.d, f.dtype, f.layers) for f in (fed, newcomers))
+    if mine != theirs:
+        raise ValueError(
+            f"newcomers must have the model of fed, {mine[0]!r} with {mine[1]:,} parameters of "
+            f"{mine[2]}, got {theirs[0]!r} with {theirs[1]:,} of {theirs[2]}"
+        )
