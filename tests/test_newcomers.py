@@ -63,13 +63,13 @@ def test_every_method_serves_newcomers_and_leaves_the_members_alone(feds, name):
 
 @every_method
 def test_words_and_models_agree(once, name):
-    """Whoever says "the global model" gives exactly that; others train something at home."""
+    """Whoever says "the global model" gives exactly that; work at home gives each its own."""
     state, found = once(name)
-    the_same = "x" in state and torch.equal(found.models, state.x.expand_as(found.models))
-    whole = methods.BY_NAME[name].newcomer
-    assert the_same == whole.startswith(("the global model", "the server's model")) * (
-        "home" not in whole
-    )
+    words = methods.BY_NAME[name].newcomer
+    if "home" in words or "alone" in words:
+        assert (found.models[0] - found.models[1]).norm() > 1e-4
+    elif words.startswith(("the global model", "the server's model")):
+        assert torch.equal(found.models, state.x.expand_as(found.models))
 
 
 @every_method

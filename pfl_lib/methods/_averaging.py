@@ -37,7 +37,7 @@ class GlobalModel(Algorithm):
 
     shared, private, weights_by = "one model", "nothing", "sample counts"
     tested = "the global model"
-    newcomer = "the global model"
+    newcomer = "what a client has that has just joined, beginning at the global model"
     handed = "global model"
     newcomer_rounds: ClassVar[int] = 1  # until a newcomer has all that is its own
 

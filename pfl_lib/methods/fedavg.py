@@ -36,6 +36,7 @@ class FedAvg(GlobalModel):
     equations = ["eq-fedavg"]
     chapter = "01_fedavg"
     paper = "McMahan et al. 2017, Algorithm 1"
+    newcomer = "the global model"
 
     def local(self, state, received, fed, who):
         return received.set(w=train(fed, received.w, who, repeats=self.repeats))

@@ -49,6 +49,7 @@ class FedProx(GlobalModel):
     equations = ["eq-fedavg", "eq-fedprox-gradient"]
     chapter = "01_fedavg"
     paper = "Li et al. 2020, Algorithm 2"
+    newcomer = "the global model"
 
     def local(self, state, received, fed, who):
         return received.set(w=train(fed, received.w, who, prox=self.near(received.w)))  # Eq. (2)

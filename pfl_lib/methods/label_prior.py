@@ -87,6 +87,7 @@ class LabelPrior(GlobalModel):
     paper = "after Saerens et al. 2002; Menon et al. 2021"
     private = "its label frequencies"
     tested = "the global model with the client's label frequencies in its last bias"
+    newcomer = "the global model with its own label frequencies, counted at home"
 
     def start(self, fed):
         state = super().start(fed)
@@ -97,6 +98,16 @@ class LabelPrior(GlobalModel):
     def personal(self, state, fed):
         shift = label_prior_shift(state.counts, self.smoothing).to(state.x.dtype)
         return state.x.expand(fed.m, -1).index_add(1, self.bias(fed), shift)
+
+    def newcomer_models(self, state, fed, newcomers):
+        """Each newcomer's frequencies are compared with the members' and its own."""
+        counts = self.start(newcomers).counts
+        rows = [
+            label_prior_shift(torch.cat([state.counts, c[None]]), self.smoothing)[-1]
+            for c in counts
+        ]
+        shift = torch.stack(rows).to(state.x.dtype)
+        return state.x.expand(newcomers.m, -1).index_add(1, self.bias(newcomers), shift)
 
     def extra_models(self, state, fed):
         return {"global": state.x.expand(fed.m, -1)}

@@ -97,6 +97,7 @@ class Scaffold(GlobalModel):
     paper = "Karimireddy et al. 2020, Algorithm 1, option II"
     shared, private = "one model, control vectors", "a control vector"
     weights_by, cost = "equal weights", "4Σ"
+    newcomer = "the global model"
     handed = ""  # controls belong to the model that was handed out
 
     def start(self, fed):
