@@ -14,7 +14,7 @@ times ``W``; every client step is "minimise my own objective, starting there".
 
 import importlib
 
-from pfl_lib import _deprecated, attention, data, formulas, methods, models, partition
+from pfl_lib import _deprecated, attention, callbacks, data, formulas, methods, models, partition
 from pfl_lib._example import example
 from pfl_lib._version import __version__
 from pfl_lib.comparison import compare
@@ -23,6 +23,7 @@ from pfl_lib.local import LocalFederation as Federation
 from pfl_lib.methods import algorithm
 from pfl_lib.newcomers import serve_newcomers
 from pfl_lib.rounds import participants, run
+from pfl_lib.tuning import tune
 from pfl_lib.work import Prox, Work, local_step, train
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "algorithm",
     "attention",
     "book",
+    "callbacks",
     "compare",
     "data",
     "example",
@@ -47,6 +49,7 @@ __all__ = [
     "run",
     "serve_newcomers",
     "train",
+    "tune",
 ]
 
 LATER = ("book", "metrics")  # loaded when first asked for

@@ -1,6 +1,7 @@
 """Checks at the door: each says the argument's name, the value it got, and what would be right."""
 
 import difflib
+import importlib
 import math
 import operator
 
@@ -57,6 +58,14 @@ def flag(name, value):
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be True or False, got {value!r}")
     return value
+
+
+def optional(module, what, package):
+    """An optional module, or an error that says what to install."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{what} needs the package {package}: pip install {package}") from error
 
 
 def numbers(name, value):

@@ -39,6 +39,7 @@ class History:
     sent: list[int] = field(default_factory=list)  # parameters moved, since the start
     broken: list[dict] = field(default_factory=list)  # clients that were not finite, and when
     state: Any = None  # the last state of the algorithm
+    stopped: str = ""  # why a callback ended the run before its last round
 
     @property
     def mean(self):
@@ -72,10 +73,46 @@ class History:
 
     def worst(self, share=0.1):
         """Mean accuracy of the worst ``share`` of the clients in the last recorded round."""
-        if not _check.between("share", share, 0, 1) > 0:
-            raise ValueError(f"share must lie in (0, 1], got {share!r}")
-        ordered = sorted(_measured(self.accuracy[-1]))
-        return _mean(ordered[: max(1, math.ceil(share * len(ordered)))])
+        return _worst(self.accuracy[-1], _check.between("share", share, 0, 1, "(]"))
+
+    def measurements(self):
+        """What was measured in each recorded round: means over the clients, by name."""
+        return [
+            {
+                "accuracy": _mean(self.accuracy[r]),
+                **({"loss": _mean(self.loss[r])} if self.loss else {}),
+                "worst 10 %": _worst(self.accuracy[r], 0.1),
+                **{f"accuracy ({name})": _mean(v[r]) for name, v in self.extra_models.items()},
+                **({"seconds": self.seconds[r], "sent": self.sent[r]} if self.sent else {}),
+            }
+            for r in range(len(self.rounds))
+        ]
+
+    def to_pandas(self):
+        """A tidy table for pandas (``pip install pandas``): one row per recorded round and client.
+
+        Columns: method, round, client, accuracy, loss, one for each of ``extra_models``, and
+        seconds and sent, which count all clients since the start.
+
+        >>> import pfl_lib
+        >>> method = pfl_lib.algorithm("fedavg")
+        >>> history = pfl_lib.run(method, pfl_lib.example(), rounds=2, progress=False)
+        >>> table = history.to_pandas()
+        >>> table.shape, list(table.columns[:4])
+        ((16, 7), ['method', 'round', 'client', 'accuracy'])
+        >>> best = table.groupby("round")["accuracy"].mean().max()  # as history.best
+        """
+        pandas = _check.optional("pandas", "History.to_pandas", "pandas")
+        kinds: dict[str, list[list[float]]] = {"accuracy": self.accuracy, "loss": self.loss}
+        kinds |= {f"accuracy ({name})": rows for name, rows in self.extra_models.items()}
+        counts: dict[str, Any] = {"seconds": self.seconds, "sent": self.sent}
+        names = ["method", "round", "client", *kinds, *counts]
+        rows = [
+            (self.label, k, i, *(v[r][i] for v in kinds.values()), *(v[r] for v in counts.values()))
+            for r, k in enumerate(self.rounds)
+            for i in range(len(self.accuracy[r]))
+        ]
+        return pandas.DataFrame(rows, columns=names)
 
     def forget_last(self):
         """Leave out the last measurement."""
@@ -117,6 +154,7 @@ class History:
             "seconds": self.seconds,
             "sent": self.sent,
             "broken": self.broken,
+            "stopped": self.stopped,
         }
 
     def save(self, path):
@@ -138,13 +176,20 @@ class History:
             return f"History({self.label}: nothing measured yet)"
         return (
             f"History({self.label}: round {self.rounds[-1]}, accuracy {self.last:.4f}, "
-            f"best {self.best:.4f} in round {self.best_round}, worst 10 % {self.worst():.4f})"
+            f"best {self.best:.4f} in round {self.best_round}, worst 10 % {self.worst():.4f}"
+            + (f"; stopped: {self.stopped})" if self.stopped else ")")
         )
 
 
 def _measured(values):
     """Those that are numbers: NaN is what nobody measured."""
     return [a for a in values if a == a]
+
+
+def _worst(values, share):
+    """Mean of the lowest ``share`` of what was measured."""
+    ordered = sorted(_measured(values))
+    return _mean(ordered[: max(1, math.ceil(share * len(ordered)))])
 
 
 def _mean(values):

@@ -1,13 +1,18 @@
-"""The loop of rounds: who takes part, the round itself, measuring, checkpoints."""
+"""The loop of rounds: who takes part, the round itself, measuring, checkpoints, callbacks."""
 
+import json
 import os
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
 
 import torch
 from tqdm.auto import tqdm
 
 from pfl_lib import _check, checkpoints
 from pfl_lib._version import __version__
+from pfl_lib.callbacks import Callback, Moment
 from pfl_lib.faults import Answering, BrokenClients, Guarded, in_words, named
 from pfl_lib.federation import checked_federation
 from pfl_lib.history import History
@@ -29,12 +34,14 @@ def run(
     checkpoint=None,
     checkpoint_every: int = 1,
     broken: str = "stop",
+    callbacks: Sequence[Callback] = (),
     progress: bool = True,
 ) -> History:
     """Run ``algorithm`` on ``fed`` for ``rounds`` rounds; resume where ``checkpoint`` ends.
 
     ``participation`` is the share of clients that take part in a round, drawn anew each round by
     the federation's seed.  Models are tested every ``evaluate_every`` rounds and after the last.
+    ``callbacks`` are told of every step: see :mod:`pfl_lib.callbacks`.
 
     A client whose training ends in NaN or infinity is noticed before anybody hears of it.
     ``broken="stop"`` ends the run there, "drop" repeats the round as if the client had stayed
@@ -47,16 +54,69 @@ def run(
     >>> history.label, history.rounds, history.last > 0.5
     ('FedAvg', [1, 2, 3, 4], True)
     """
-    if not isinstance(algorithm, Algorithm):
-        raise TypeError(f"algorithm must be an Algorithm, got {algorithm!r}; see algorithm(name)")
     checked_federation("fed", fed)
-    if checkpoint is not None and not isinstance(checkpoint, (str, os.PathLike)):
-        raise TypeError(f"checkpoint must be the path of a folder or None, got {checkpoint!r}")
-    if checkpoint is not None and os.path.exists(checkpoint) and not os.path.isdir(checkpoint):
-        raise ValueError(f"checkpoint must be the path of a folder, got the file {checkpoint!r}")
     rounds = _check.whole("rounds", rounds)
     evaluate_every = _check.whole("evaluate_every", evaluate_every)
     checkpoint_every = _check.whole("checkpoint_every", checkpoint_every)
+    _check_method(algorithm, participation, broken)
+    _check_folder(checkpoint)
+    callbacks = _checked_callbacks(callbacks)
+
+    settings = {
+        "algorithm": algorithm.name,
+        **{f"{algorithm.name}.{k}": v for k, v in algorithm.settings().items()},
+        **fed.describe(),
+        "participation": participation,
+        "evaluate_every": evaluate_every,
+        "version": __version__,
+        **({"broken": broken} if broken != "stop" else {}),
+    }
+    now = Moment(
+        algorithm,
+        fed,
+        rounds,
+        History(algorithm.label, algorithm.tested, settings),
+        State(),
+        checkpoint=checkpoint,
+    )
+    _begin(now, evaluate_every, callbacks)
+    how = {"initial": now.round, "desc": algorithm.label, "disable": not progress}
+    with tqdm(total=rounds, **how) as bar, ExitStack() as ending:
+        for one in callbacks:
+            ending.callback(one.on_end, now)
+        _tell(callbacks, "on_start", now)
+        if not now.history.stopped:
+            _forget_early(now, evaluate_every)
+        while now.round < rounds and not now.history.stopped:
+            _one_round(now, participation, broken)
+            _tell(callbacks, "on_round_end", now)
+            if now.round % evaluate_every == 0 or _is_last(now):
+                _measure(now, broken)
+                _tell(callbacks, "on_evaluate", now)
+                bar.set_postfix(accuracy=f"{now.history.last:.4f}")
+            if checkpoint is not None and (now.round % checkpoint_every == 0 or _is_last(now)):
+                _save(now, callbacks)
+                _tell(callbacks, "on_checkpoint", now)
+            bar.update()
+        now.history.state = now.state
+    return now.history
+
+
+def _is_last(now: Moment) -> bool:
+    return now.round == now.rounds or bool(now.history.stopped)
+
+
+def _tell(callbacks: Sequence[Callback], what: str, now: Moment) -> None:
+    for one in callbacks:
+        getattr(one, what)(now)
+
+
+# ---- before the first round ----------------------------------------------------------------------
+
+
+def _check_method(algorithm: Algorithm, participation: float, broken: str) -> None:
+    if not isinstance(algorithm, Algorithm):
+        raise TypeError(f"algorithm must be an Algorithm, got {algorithm!r}; see algorithm(name)")
     _check.between("participation", participation, 0, 1, "(]")
     if participation < 1 and not algorithm.partial:
         raise ValueError(
@@ -69,61 +129,96 @@ def run(
             "broken must be 'stop' or 'restore', got 'drop'"
         )
 
-    settings = {
-        "algorithm": algorithm.name,
-        **{f"{algorithm.name}.{k}": v for k, v in algorithm.settings().items()},
-        **fed.describe(),
-        "participation": participation,
-        "evaluate_every": evaluate_every,
-        "version": __version__,
-        **({"broken": broken} if broken != "stop" else {}),
-    }
-    history = History(algorithm.label, algorithm.tested, settings)
-    state, done, seconds, sent = None, 0, 0.0, 0
-    if checkpoint is not None:
-        found = checkpoints.newest(checkpoint, settings, fed.device)
-        if found:
-            record, tensors = found
-            state, done = State(**tensors), record["round"]
-            seconds, sent = record["elapsed"], record["moved"]
-            history = History(**record["history"])
-            early = bool(done % evaluate_every) and history.rounds[-1:] == [done]
-            if early and done < rounds:  # it was measured as the last round, and is not
-                history.forget_last()
-            if done > rounds:
-                raise ValueError(
-                    f"{checkpoint} holds {done} rounds already; rounds must be at least that, "
-                    f"got {rounds}"
-                )
-    if state is None:
-        state = algorithm.start(fed.at(0))
 
-    bar = tqdm(total=rounds, initial=min(done, rounds), desc=algorithm.label, disable=not progress)
-    with bar:
-        for k in range(done, rounds):
-            here = fed.at(k)
-            who = participants(fed, participation, k)
-            began = time.perf_counter()
-            state, heard = _guarded_round(algorithm, state, here, who, broken, history)
-            _synchronize(fed.device)
-            seconds += time.perf_counter() - began
-            sent += algorithm.sent(here, heard, k)
-            _refuse_broken_models(algorithm, state, k)
-            if (k + 1) % evaluate_every == 0 or k + 1 == rounds:
-                _measure(history, algorithm, state, here, k + 1, seconds, sent, broken)
-                bar.set_postfix(accuracy=f"{history.last:.4f}")
-            if checkpoint is not None and ((k + 1) % checkpoint_every == 0 or k + 1 == rounds):
-                record = {
-                    "round": k + 1,
-                    "elapsed": seconds,
-                    "moved": sent,
-                    "settings": settings,
-                    "history": history.record(),
-                }
-                checkpoints.save(checkpoint, k + 1, state, record)
-            bar.update()
-    history.state = state
-    return history
+def _check_folder(checkpoint: Any) -> None:
+    if checkpoint is None:
+        return
+    if not isinstance(checkpoint, (str, os.PathLike)):
+        raise TypeError(f"checkpoint must be the path of a folder or None, got {checkpoint!r}")
+    if os.path.exists(checkpoint) and not os.path.isdir(checkpoint):
+        raise ValueError(f"checkpoint must be the path of a folder, got the file {checkpoint!r}")
+
+
+def _checked_callbacks(callbacks: Any) -> list[Callback]:
+    if isinstance(callbacks, (str, Callback)) or not hasattr(callbacks, "__iter__"):
+        raise TypeError(f"callbacks must be a list of Callback objects, got {callbacks!r}")
+    callbacks = list(callbacks)
+    for one in callbacks:
+        if not isinstance(one, Callback):
+            raise TypeError(f"callbacks must hold Callback objects, got {one!r}")
+    return callbacks
+
+
+def _begin(now: Moment, evaluate_every: int, callbacks: Sequence[Callback]) -> None:
+    """Begin with the method's first state, or where the newest checkpoint ends."""
+    settings = now.history.settings
+    found = now.checkpoint and checkpoints.newest(now.checkpoint, settings, now.fed.device)
+    if not found:
+        now.state = now.algorithm.start(now.fed.at(0))
+        return
+    record, tensors = found
+    if record["round"] > now.rounds:
+        raise ValueError(
+            f"{now.checkpoint} holds {record['round']} rounds already; rounds must be at least "
+            f"that, got {now.rounds}"
+        )
+    now.state, now.round = State(**tensors), record["round"]
+    now.seconds, now.sent = record["elapsed"], record["moved"]
+    now.history = History(**record["history"])
+    stopped, now.history.stopped = now.history.stopped, ""  # callbacks may stop it again
+    if not stopped:
+        _forget_early(now, evaluate_every)
+    for name, one in _by_name(callbacks).items():
+        if name in record.get("callbacks", {}):
+            one.restore(record["callbacks"][name])
+
+
+def _forget_early(now: Moment, evaluate_every: int) -> None:
+    """Leave out what was measured as the last round, and is not the last any more."""
+    early = bool(now.round % evaluate_every) and now.history.rounds[-1:] == [now.round]
+    if early and now.round < now.rounds:
+        now.history.forget_last()
+
+
+def _by_name(callbacks: Sequence[Callback]) -> dict[str, Callback]:
+    """Callbacks by the names under which checkpoints remember them."""
+    return {f"{number} {type(one).__name__}": one for number, one in enumerate(callbacks)}
+
+
+# ---- rounds --------------------------------------------------------------------------------------
+
+
+def _one_round(now: Moment, participation: float, broken: str) -> None:
+    k, algorithm = now.round, now.algorithm
+    here, who = now.fed.at(k), participants(now.fed, participation, k)
+    began = time.perf_counter()
+    now.state, heard = _guarded_round(algorithm, now.state, here, who, broken, now.history)
+    _synchronize(now.fed.device)
+    now.seconds += time.perf_counter() - began
+    now.sent += algorithm.sent(here, heard, k)
+    _refuse_broken_models(algorithm, now.state, k)
+    now.round = k + 1
+
+
+def _save(now: Moment, callbacks: Sequence[Callback]) -> None:
+    remembered = {name: one.state() for name, one in _by_name(callbacks).items()}
+    for name, state in remembered.items():
+        try:
+            json.dumps(state)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"the state of callback {name} must be plain data: {error}; the checkpoint of "
+                f"round {now.round} was not written"
+            ) from error
+    record = {
+        "round": now.round,
+        "elapsed": now.seconds,
+        "moved": now.sent,
+        "settings": now.history.settings,
+        "history": now.history.record(),
+        "callbacks": {name: state for name, state in remembered.items() if state},
+    }
+    checkpoints.save(now.checkpoint, now.round, now.state, record)
 
 
 def participants(fed, share, k):
@@ -174,9 +269,10 @@ def _note(history, fed, found, then):
         history.broken.append(entry)
 
 
-def _measure(history, algorithm, state, fed, round_, seconds, sent, broken):
-    where = f"{algorithm.label}, round {round_}"
-    fed = Answering(fed)  # some methods train once more, for the test
+def _measure(now: Moment, broken: str) -> None:
+    history, algorithm, state = now.history, now.algorithm, now.state
+    where = f"{algorithm.label}, round {now.round}"
+    fed = Answering(now.fed.at(now.round - 1))  # some methods train once more, for the test
     accuracy, loss = fed.evaluate(algorithm.personal(state, fed))
     absent = accuracy.isnan() & loss.isnan()  # a model that is broken still has an accuracy
     lost = absent.nonzero().flatten().tolist()
@@ -191,11 +287,11 @@ def _measure(history, algorithm, state, fed, round_, seconds, sent, broken):
         )
     _note(history, fed, [(i, "no answer") for i in lost], "not measured")
     _note(history, fed, found, "noted")
-    history.rounds.append(round_)
+    history.rounds.append(now.round)
     history.accuracy.append(accuracy.tolist())
     history.loss.append(loss.tolist())
-    history.seconds.append(seconds)
-    history.sent.append(sent)
+    history.seconds.append(now.seconds)
+    history.sent.append(now.sent)
     for name, w in algorithm.extra_models(state, fed).items():
         history.extra_models.setdefault(name, []).append(fed.evaluate(w)[0].tolist())
 

@@ -16,6 +16,7 @@ import torch
 import pfl_lib
 from pfl_lib import (
     attention,
+    callbacks,
     data,
     faults,
     formulas,
@@ -168,6 +169,7 @@ TABLE = {
             "checkpoint": (3, ["a"], __file__),
             "checkpoint_every": WHOLE,
             "broken": WORD,
+            "callbacks": (None, 3, "abc", [3], [callbacks.Callback]),
         },
     ),
     "pfl_lib.participants": Row(
@@ -175,6 +177,33 @@ TABLE = {
         {"fed": TYPE, "share": (*SHARE, 0), "k": FROM_ZERO},
     ),
     "pfl_lib.algorithm": Row(pfl_lib.algorithm, {"name": "fedavg"}, {"name": ("fedavgg", None, 3)}),
+    "pfl_lib.tune": Row(
+        pfl_lib.tune,
+        {"method": "fedavg", "grid": {"lr": [0.1]}, "fed": small, "rounds": 1, "progress": False},
+        {
+            "method": ("fedavgg", None, 3),
+            "grid": (None, {}, [0.1], {"lr": []}, {"lr": 0.1}, {"lr": "0.1"}, {"lrr": [0.1]}),
+            "fed": (*TYPE, lambda: faults.Faulty(small(), clients=[0])),
+            "rounds": WHOLE,
+            "share": (*SHARE, 0, 1),
+            "seeds": (3, [], "ab", [-1], [1.5], [True]),
+            "participation": (*SHARE, 0),
+            "folder": (3, ["a"], __file__),
+        },
+    ),
+    "Federation.replace": Row(
+        lambda **changes: small().replace(**changes), {"lr": 0.1},
+        {"lr": POSITIVE, "lrr": (1,), "partition": TYPE},
+    ),
+    "Federation.hold_out": Row(
+        lambda **how: small().hold_out(**how), {},
+        {"share": (*SHARE, 0, 1), "seed": FROM_ZERO},
+    ),
+    "callbacks.CSVLog": Row(callbacks.CSVLog, {"path": "log.csv"}, {"path": (None, 3, ".")}),
+    "callbacks.EarlyStopping": Row(
+        callbacks.EarlyStopping, {"validation": small},
+        {"validation": TYPE, "patience": WHOLE, "metric": WORD, "min_delta": NOT_NEGATIVE},
+    ),
     "pfl_lib.serve_newcomers": Row(
         pfl_lib.serve_newcomers,
         {"method": lambda: pfl_lib.algorithm("fedavg"), "fed": small, "newcomers": small,
@@ -639,7 +668,7 @@ def public():
 
 
 NO_ROW = {  # public, and why there is nothing to refuse
-    **{f"pfl_lib.{n}": "a module" for n in ("attention", "book", "data", "formulas",
+    **{f"pfl_lib.{n}": "a module" for n in ("attention", "book", "callbacks", "data", "formulas",
        "methods", "metrics", "models", "partition")},
     "pfl_lib.__version__": "a word",
     "pfl_lib.Prox": "two tensors; train looks at them",

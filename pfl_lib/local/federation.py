@@ -19,7 +19,7 @@ from pfl_lib.local.base import ModelFederation
 from pfl_lib.local.batches import Samples
 from pfl_lib.local.memory import free_memory, keep_freed_memory
 from pfl_lib.local.stacked import stacked
-from pfl_lib.partition import Partition
+from pfl_lib.partition import Partition, hold_out
 from pfl_lib.work import Work
 
 NORMALIZE_ONCE = 2**29  # bytes: smaller data sets are normalised once, larger ones by the batch
@@ -68,6 +68,8 @@ class LocalFederation(ModelFederation):
         chunk: int | None = None,
         keep_memory: bool = True,
     ):
+        given = dict(locals())
+        self._given = {n: v for n, v in given.items() if n not in ("self", "__class__")}
         self._set_engine(engine, chunk)
         _check_clients(data, partition)
         super().__init__(
@@ -108,6 +110,23 @@ class LocalFederation(ModelFederation):
 
         self._train_samples = samples(partition.train, labels)
         self._test_samples = samples(partition.test, test_labels)
+
+    # ---- others like it -------------------------------------------------------------------------
+
+    def replace(self, **changes: Any) -> Self:
+        """A federation made from the same arguments, but for these: ``fed.replace(lr=0.1)``."""
+        for name in changes:
+            _check.one_of("argument of a Federation", name, self._given)
+        return type(self)(**{**self._given, **changes})
+
+    def hold_out(self, share: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
+        """Two federations whose clients train on all but a ``share`` of their training samples.
+
+        The first is tested as this one is, the second on what is held out: to choose by, so that
+        the test samples stay unseen.  See :func:`pfl_lib.partition.hold_out`.
+        """
+        tested, chosen = hold_out(self.partition, share, seed)
+        return self.replace(partition=tested), self.replace(partition=chosen)
 
     # ---- what a method asks for -----------------------------------------------------------------
 

@@ -27,7 +27,17 @@ LIBRARY = [
     ),
     (
         "Rounds",
-        ["rounds", "history", "metrics", "checkpoints", "faults", "newcomers", "_show"],
+        [
+            "rounds",
+            "history",
+            "metrics",
+            "checkpoints",
+            "faults",
+            "callbacks",
+            "tuning",
+            "newcomers",
+            "_show",
+        ],
         "repeat, remember, judge, survive",
         "a History",
     ),
