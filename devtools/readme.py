@@ -12,6 +12,7 @@ HEADINGS = {  # of the methods' families, in words for a front page
     "fine-tuning": "One model, adapted by each client",
     "a model beside the global one": "A personal model beside the shared one",
     "some layers": "A personal model beside the shared one",
+    "a model for each cluster": "Learning from those who resemble you",
     "pair by pair": "Learning from those who resemble you",
     "late clients": "When some clients are late",
 }

@@ -13,6 +13,7 @@ from pfl_lib.work import Work
 from tests.support.standin_device import DEVICE, Away, accelerator
 
 HYPER = {"fedamp": {"self_weight": 0.3}, "fedphp": {"transfer": "predictions"}}
+HYPER["oracle-groups"] = {"groups": 2}
 # Closures over a client's own tensors inside a gradient inside vmap: more than the stand-in's
 # wrapper can follow, so these two are tried client by client.
 ENGINE = {"fedphp": "loop", "apple": "loop"}

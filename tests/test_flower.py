@@ -35,6 +35,8 @@ from pfl_lib.work import Work
 HYPER = {
     "fedamp": {"self_weight": 0.2},
     "fedala": {"window": 2, "max_epochs": 4},
+    "oracle-groups": {"groups": (0, 0, 1, 1)},
+    "cfl": {"eps1": 9.0, "eps2": 0.01, "warmup": 0},
 }
 PLAN = Plan(
     "digits",

@@ -120,6 +120,11 @@ class ModelFederation(DeprecatedTrain):
         }
 
     @property
+    def tensors(self) -> list[tuple[str, slice]]:
+        """Ordered (name, columns) of the model's parameter tensors; a layer may have several."""
+        return list(self.network.slices())
+
+    @property
     def head_bias(self) -> Tensor | None:
         """Where the bias is that is added to the logits: its columns, or None if there is none.
 

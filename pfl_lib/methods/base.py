@@ -16,6 +16,7 @@ FAMILIES = (
     "fine-tuning",
     "a model beside the global one",
     "some layers",
+    "a model for each cluster",
     "pair by pair",
     "late clients",
 )

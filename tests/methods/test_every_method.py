@@ -72,6 +72,11 @@ CASES = {
     "fedfomo": Case({}, ("w", "begin"), ("w", "begin", "weights")),
     "apple": Case({"lr_p": 0.1}, ("core", "p"), ("core", "p")),
     "partialfed": Case(FEW, (), ("w", "logits", "batch")),
+    "oracle-groups": Case({"groups": (0, 1, 0, 1, 1)}, ("x",)),
+    "cfl": Case({"eps1": 9.0, "eps2": 0.01, "warmup": 1}, ("x",)),
+    "ifca": Case({"clusters": 2}, ("x",)),
+    "pfedgraph": Case({"lam": 1.0}, ("u", "direction"), ("w",)),
+    "fedbuff": Case({"buffer": 3}, ("x",)),
     "fedamp": Case(MESSAGES, ("w",), ("w",)),
     "heurfedamp": Case(MESSAGES, ("w",), ("w",)),
     "fedacs": Case({"p": 0.1}, ("w",)),  # participants decide
@@ -202,12 +207,14 @@ def test_stopped_and_resumed_to_the_last_bit(data, unequal, name, tmp_path):
 
 
 COSTS = {"0": "0", "2Σ": "2 * d", "4Σ": "4 * d", "2·body": "2 * body", "(1+M)Σ": "(1 + m) * d"}
+COSTS |= {"(1+k)Σ": "(1 + k) * d", "3Σ": "3 * d"}
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if build(name).partial])
 def test_what_is_sent_is_what_the_comparison_says(data, unequal, name):
     fed, method = small_federation(data, unequal), build(name)
     numbers = {"d": fed.d, "m": fed.m, "body": int((~fed.head_mask).sum())}
+    numbers["k"] = getattr(method, "clusters", None)
     each = eval(COSTS[method_of(method).cost], numbers)
     assert method.sent(fed, torch.tensor([4, 1, 2]), 0) == 3 * each
 
@@ -239,6 +246,8 @@ CHANGES = [
     ("fedasync", {"alpha": 0.4}),
     ("fedasync", {"staleness_power": 2.0}),
     ("fedasync", {"rho": 1.0}),
+    ("fedbuff", {"buffer": 2}),
+    ("fedbuff", {"lr_server": 0.5}),
     ("lga", {"base": "pull"}),
     ("lga", {"rule": "none"}),
     ("lga", {"rule": "delay_compensated"}),

@@ -15,7 +15,10 @@ import pfl_lib
 
 FILE = Path(__file__).resolve().parents[1] / "canary.json"
 MODELS = ("logistic_regression", "mlp", "tiny cnn")
-CHOSEN = {"heurfedamp": {"self_weight": 0.3}}  # instead of the defaults
+CHOSEN = {  # instead of the defaults
+    "heurfedamp": {"self_weight": 0.3},
+    "oracle-groups": {"groups": 2},
+}
 OTHER = {  # a second setting, where it takes another way through the code
     "fedamp alpha": ("fedamp", {"alpha": "safe", "sigma": 1.0, "lam": 0.1}),
     "fedamp w": ("fedamp", {"self_weight": 0.2, "begin": "w", "prox_beta": 2.0}),

@@ -10,6 +10,7 @@ def quick_method(name):
     """The method with few passes, to be quick; the asynchronous ones with nobody late."""
     method = methods.BY_NAME[name]
     hyper = {"fedamp": {"self_weight": 0.2}, "fedavg-c": {"ft_epochs": 1}}.get(name, {})
+    hyper |= {"groups": 2} if name == "oracle-groups" else {}
     hyper |= {"max_epochs": 2} if "max_epochs" in method.__dataclass_fields__ else {}
     hyper |= {"stragglers": 0} if "stragglers" in method.__dataclass_fields__ else {}
     return method(**hyper)

@@ -12,6 +12,7 @@ ONE_MODEL = {
         ("fedprox", "FedProx", "rule"),
         ("scaffold", "SCAFFOLD", "rule"),
         ("fedasync", "FedAsync", "rule"),
+        ("fedbuff", "FedBuff", "rule"),
         ("lga", "LGA", "rule"),
     ],
     "some steps from the shared model": [
@@ -49,7 +50,11 @@ MANY_MODELS = {
         ("apple", "APPLE", "client"),
     ],
     "a common body, mixed heads": [("fedpac", "FedPAC", "server")],
-    "a model for each cluster": [("cfl", "CFL", "server"), ("ifca", "IFCA", "client")],
+    "a model for each cluster": [
+        ("cfl", "CFL", "server"),
+        ("ifca", "IFCA", "client"),
+        ("oracle-groups", "Oracle groups", "rule"),
+    ],
     "a network that writes the models": [("pfedhn", "pFedHN", "server")],
     "prototypes instead of models": [("fedproto", "FedProto", "rule")],
     "nothing is shared": [("separate", "Separate", "nobody")],

@@ -12,7 +12,7 @@ from pfl_lib.methods import algorithm
 
 
 def quick_run(method, rounds=6):
-    """``method`` beside Separate and FedAvg on a small federation: for the reference pages.
+    """``method`` beside Separate, FedAvg and the label prior, for the reference pages.
 
     Twelve clients in three hidden groups that name the classes differently, 8×8 digits.
 
@@ -26,7 +26,8 @@ def quick_run(method, rounds=6):
     )
     data = partition.conflicting_labels(clients, data)
     fed = LocalFederation(data, clients, "mlp", lr=0.1, batch_size=10, epochs=2)
-    methods = {"Separate": algorithm("separate"), "FedAvg": algorithm("fedavg")}
+    rows = [algorithm(name) for name in ("separate", "fedavg", "label-prior")]
+    methods = {row.label: row for row in rows}
     methods[method.label] = method
     case = Case(lambda seed: fed, methods, rounds)
     return measure("quick_run", "smoke", case, folder=None, progress=False)[0].table()

@@ -1,0 +1,61 @@
+"""What the methods with a model for each cluster of clients share."""
+
+from dataclasses import dataclass
+
+import torch
+
+from pfl_lib import _check
+from pfl_lib.methods._hyper import choice
+from pfl_lib.methods.base import Algorithm
+
+
+def cluster_average(X, W, cluster, sizes=None):
+    """x_c = Σ_{i in c} n_i w_i / Σ_{i in c} n_i: FedAvg inside each cluster.
+
+    Row c of ``X`` is what a cluster keeps that none of these clients belongs to; ``cluster`` says
+    where each row of ``W`` belongs.  Without ``sizes`` all clients count alike.
+
+    Equation label: eq-cluster-average
+
+    >>> W = torch.tensor([[1.0], [3.0], [9.0]])
+    >>> cluster_average(torch.zeros(3, 1), W, torch.tensor([0, 0, 2]))
+    tensor([[2.],
+            [0.],
+            [9.]])
+    """
+    _check.models("X", X)
+    _check.models("W", W)
+    if not isinstance(cluster, torch.Tensor) or cluster.shape != W.shape[:1]:
+        raise ValueError(
+            f"cluster must be a tensor with one number for each of the {len(W)} rows of W, "
+            f"got {cluster!r}"
+        )
+    weights = W.new_ones(len(W)) if sizes is None else sizes.to(W.dtype)
+    member = (cluster == torch.arange(len(X), device=W.device)[:, None]) * weights
+    total = member.sum(1, keepdim=True)
+    return torch.where(total > 0, member / torch.where(total > 0, total, 1) @ W, X)
+
+
+@dataclass(frozen=True)
+class ClusterModels(Algorithm):
+    """Row c of ``x`` is the model of cluster c, ``cluster`` says where each client belongs.
+
+    ``weighting``: by the clients' "sizes", or "equal".
+    """
+
+    weighting: str = choice("equal", ("sizes", "equal"))
+    family = "a model for each cluster"
+    chapter = "11_family"
+    shared, private = "one model per cluster", "nothing"
+    tested = "the model of the client's cluster"
+
+    def download(self, state, fed, who):
+        raise NotImplementedError
+
+    def upload(self, state, done, fed, who):
+        state = state.put(who, cluster=done.cluster)
+        sizes = fed.sizes[who] if self.weighting == "sizes" else None
+        return state.set(x=cluster_average(state.x, done.w, done.cluster, sizes))
+
+    def personal(self, state, fed):
+        return state.x[state.cluster]
