@@ -51,6 +51,7 @@ class Settings:
     """The defaults a federation trains with.
 
     ``optimizer`` is "sgd" or "adam", or "exact" where local training finds the minimizer itself.
+    Without ``shuffle`` samples are used in the order in which the partition lists them.
     """
 
     lr: float
@@ -58,6 +59,7 @@ class Settings:
     batch_size: int
     epochs: int
     seed: int
+    shuffle: bool = True
 
 
 @dataclass(frozen=True)

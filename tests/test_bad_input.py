@@ -149,6 +149,7 @@ TABLE = {
             "batch_size": WHOLE,
             "epochs": WHOLE,
             "seed": FROM_ZERO,
+            "shuffle": ("a", 1, None),
             "init_seed": ("a", -1, 1.5, NAN),
             "device": ("unknown", 3.5, "cuda:7"),
             "dtype": ("float32", torch.int64, None),

@@ -16,7 +16,9 @@ from torch import nn
 import pfl_lib
 from pfl_lib import Federation, Prox, Work, local_step, partition, train
 from pfl_lib.data.dataset import Dataset
+from pfl_lib.flower.federation import in_process
 from pfl_lib.local import engines
+from pfl_lib.local.batches import batch_table
 from pfl_lib.work import STEPS, Batch
 
 
@@ -319,6 +321,42 @@ def test_rounds_seeds_and_tags_draw_other_batches(data, unequal):
     assert not torch.equal(first, train(fed, w, who, tag="again"))
     other = federation(data, unequal, "stacked", seed=1, init_seed=0)
     assert torch.equal(other.initial(), w) and not torch.equal(first, train(other, w, who))
+
+
+def test_unshuffled_samples_come_as_listed_and_the_next_round_goes_on(data, unequal):
+    """By hand: 17 samples are batches of 5, 5, 5 and 2; three steps a round."""
+
+    def seen(k, **how):
+        fed = federation(data, unequal, "loop", batch_size=5, shuffle=False)
+        work = Work(rows={"w": fed.initial()[2:3]}, **how)
+        (table,) = batch_table(work, fed.settings, [17], [2], k)
+        return [[i for i in row if i >= 0] for row in table.tolist()]
+
+    batches = [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11, 12, 13, 14], [15, 16]]
+    assert seen(0, steps=3) == batches[:3]
+    assert seen(1, steps=3) == [batches[3], *batches[:2]]
+    assert seen(2, steps=3) == [*batches[2:], batches[0]]
+    assert seen(0) == seen(5) == 2 * batches  # whole epochs
+    part = [i for row in seen(0, share=0.5, epochs=1) for i in row]
+    assert len(part) == 8 and part == sorted(set(part))
+
+
+def test_unshuffled_training_agrees_between_engines_and_is_recorded(data, unequal):
+    feds = {
+        engine: federation(data, unequal, engine, shuffle=False).at(3)
+        for engine in ("loop", "stacked", "threads")
+    }
+    done = {engine: everything(fed, fed.everyone) for engine, fed in feds.items()}
+    torch.testing.assert_close(done["stacked"], done["loop"], rtol=0, atol=1e-10)
+    torch.testing.assert_close(done["threads"], done["loop"], rtol=0, atol=1e-10)
+    usual = federation(data, unequal, "loop").at(3)
+    assert not torch.equal(done["loop"], everything(usual, usual.everyone))
+    assert feds["loop"].describe() == {**usual.describe(), "shuffle": False}
+    assert "shuffle" not in usual.describe()  # runs of earlier versions can be resumed
+    remote = in_process(feds["loop"]).clients[1]
+    mine = train(remote.at(3), remote.initial()[:1], torch.tensor([1]))
+    plain = train(feds["loop"], feds["loop"].initial()[1:2], torch.tensor([1]))
+    torch.testing.assert_close(mine, plain, rtol=0, atol=1e-12)
 
 
 def test_every_sample_once_an_epoch(data, unequal):

@@ -39,6 +39,7 @@ class ModelFederation(DeprecatedTrain):
         batch_size: int = 32,
         epochs: int = 1,
         seed: int = 0,
+        shuffle: bool = True,
         init_seed: int | None = None,
         device: str | torch.device | None = None,
         dtype: torch.dtype = torch.float32,
@@ -49,6 +50,7 @@ class ModelFederation(DeprecatedTrain):
             batch_size=_check.whole("batch_size", batch_size),
             epochs=_check.whole("epochs", epochs),
             seed=_check.whole("seed", seed, at_least=0),
+            shuffle=_check.flag("shuffle", shuffle),
         )
         self.device = checked_device(device)
         self.dtype = _check.one_of("dtype", dtype, (torch.float32, torch.float64, torch.bfloat16))
@@ -116,7 +118,7 @@ class ModelFederation(DeprecatedTrain):
             "parameters": self.d,
             "init_seed": self.init_seed,
             "dtype": str(self.dtype),
-            **asdict(self.settings),
+            **{n: v for n, v in asdict(self.settings).items() if (n, v) != ("shuffle", True)},
         }
 
     @property

@@ -69,6 +69,13 @@ def batch_table(
     for (n, steps), rows in alike.items():  # those with as much to do are dealt with together
         used, per_epoch = _used(work, n), batches_per_epoch(work, settings, n)
         size, length = min(batch_size, used), steps * work.group
+        if not settings.shuffle:
+            for row in rows:
+                mine = _in_order(work, settings, n, who[row], k)
+                mine = filled(filled(mine, per_epoch * size).view(per_epoch, size), width)
+                # goes on where the round before, with as much to do, has stopped
+                tables[row] = mine[(k * length + torch.arange(length)) % per_epoch]
+            continue
         passes = math.ceil(length / per_epoch)
         if work.group > 1 and work.steps is None:  # the last group is filled from the beginning
             passes = settings.epochs if work.epochs is None else work.epochs
@@ -89,6 +96,14 @@ def batch_table(
         for row, mine in zip(rows, table[:, :length]):
             tables[row] = mine
     return [tables[row] for row in range(len(who))]
+
+
+def _in_order(work: Work, settings: Settings, n: int, client: int, k: int) -> Tensor:
+    """The positions that are used, as they lie in the client's data."""
+    if work.share == 1:
+        return torch.arange(n)
+    generator = keyed_generator(settings.seed, work.tag, k, client, "share")
+    return torch.randperm(n, generator=generator)[: _used(work, n)].sort().values
 
 
 def draw_noise(
