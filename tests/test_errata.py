@@ -4,6 +4,7 @@ The mathematics is done on toys whose answers are known: quadratic losses, a smo
 one, logistic regression; everything in double precision.
 """
 
+import inspect
 import math
 import re
 from functools import cache
@@ -92,6 +93,7 @@ def test_page_counts_itself():
 
 def test_pages_name_parameters_that_exist():
     known = {name for kind in methods.ALL for name in kind.__dataclass_fields__}
+    known |= set(inspect.signature(pfl_lib.Federation).parameters)
     for page in (PAGE, PAGE.with_name("deviations.md")):
         code = " ".join(re.findall(r"`([^`]*)`", page.read_text(encoding="utf-8")))
         named = set(re.findall(r"\b([a-z_]+)=[\"\d.TF]", code))

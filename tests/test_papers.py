@@ -114,6 +114,17 @@ def test_settings_say_what_is_still_open():
     assert "sigma" not in papers.settings("fedamp", "mnist")
 
 
+def test_settings_of_spfl_and_plga_know_the_public_code():
+    assert papers.settings("spfl", "emnist", "class_subset")["edition"] == "balanced"
+    assert "edition" not in papers.settings("spfl", "mnist", "class_subset")
+    assert papers.settings("spfl")["weight_decay"] == 1e-4
+    late = papers.settings("plga")
+    assert (late["stragglers"], late["local_steps"], late["shuffle"]) == ("alternating", 20, False)
+    assert "shuffle" not in papers.settings("spfl")
+    built = methods.FedAsync(**papers.settings("fedasync").fit(methods.FedAsync))
+    assert (built.mixing, built.alpha, built.stragglers) == ("late", 0.8, "alternating")
+
+
 def test_settings_are_frozen():
     found = papers.settings("fedala", "mnist", "dirichlet")
     with pytest.raises(AttributeError, match="frozen"):
@@ -130,8 +141,9 @@ def test_settings_are_frozen():
 def test_settings_name_the_parameters_of_the_methods():
     """A value that a method has no parameter for would be lost in silence."""
     run = {"lr", "optimizer", "batch_size", "epochs", "rounds", "participation", "runs", "model"}
+    run |= {"weight_decay", "shuffle"}
     clients = {"clients", "a", "form", "samples", "test_share", "classes_per_client"}
-    clients |= {"group_clients", "group_sizes", "share", "test_size"}
+    clients |= {"group_clients", "group_sizes", "share", "test_size", "edition"}
     words = {"tau", "tau_printed", "periods", "received", "scheduler"}  # said, not set
     for method, data, split, paper in EVERY_RUN:
         found = papers.settings(method, data, split, paper=paper)

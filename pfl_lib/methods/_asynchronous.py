@@ -29,6 +29,7 @@ class Asynchronous(Algorithm):
     tested = "the server's model"
     newcomer = "the server's model"
     partial = False  # the timetable says who takes part
+    repeats = 1  # how often a batch is used before the next
 
     def gather(self, state, fed, here, late):
         """The server's step when the models of the clients ``here`` arrive, ``late`` rounds old."""
@@ -58,8 +59,8 @@ class Asynchronous(Algorithm):
         here = received.here
         if len(here) == 0:
             return received
-        prox = self.prox(received.w)
-        return received.set(w=train(fed, received.w, here, prox=prox, steps=self.local_steps))
+        how = {"prox": self.prox(received.w), "steps": self.local_steps, "repeats": self.repeats}
+        return received.set(w=train(fed, received.w, here, **how))
 
     def upload(self, state, done, fed, who):
         here, kept = done.here, {name: done[name] for name in done if name in state}

@@ -6,7 +6,8 @@ import torch
 
 from pfl_lib import _check
 from pfl_lib.methods._asynchronous import Asynchronous
-from pfl_lib.methods._hyper import between, non_negative
+from pfl_lib.methods._averaging import weighted_average
+from pfl_lib.methods._hyper import between, choice, non_negative
 from pfl_lib.methods._tensors import checked, column
 from pfl_lib.random import keyed_generator
 from pfl_lib.work import Prox
@@ -44,10 +45,13 @@ def fedasync_update(w_global, w_new, mixing):
 
 @dataclass(frozen=True)
 class FedAsync(Asynchronous):
-    """x ← (1 − α_t)·x + α_t·w on every arrival, α_t = α·(1 + rounds late)^(−a).
+    """x ← (1 − α_t)·x + α_t·w on every arrival, α_t = α·(1 + staleness)^(−a).
 
     ``staleness_power`` is a, ``rho`` the optional pull towards the model a client started from.
     Several models may arrive in a round: they come in a random order, since the last counts most.
+    ``staleness`` counts the "rounds" or, as Xie et al. do, the server's "updates" since the pull.
+    ``mixing="late"`` is what the SPFL paper's public code runs: only late models are mixed with the
+    global one, by rounds, and then everything that arrived is averaged by the clients' sizes.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("fedasync", alpha=0.8)
@@ -59,6 +63,8 @@ class FedAsync(Asynchronous):
     alpha: float = between(0.8, 0, 1, "(]")
     staleness_power: float = non_negative(0.5)
     rho: float = non_negative(0.0)
+    staleness: str = choice("rounds", ("rounds", "updates"))
+    mixing: str = choice("each", ("each", "late"))
     name, label = "fedasync", "FedAsync"
     order = 3
     place = (1, 0, 1)
@@ -71,13 +77,35 @@ class FedAsync(Asynchronous):
     paper = "Xie et al. 2019, Algorithm 1"
     weights_by = "staleness"
 
+    def __post_init__(self):
+        super().__post_init__()
+        if self.mixing == "late" and self.staleness == "updates":
+            raise ValueError(
+                "staleness must be 'rounds' with mixing='late', where the server makes one update "
+                "a round; got 'updates'"
+            )
+
     def gather(self, state, fed, here, late):
-        share = fedasync_mixing(self.alpha, late.to(fed.dtype), self.staleness_power)
-        generator = keyed_generator(fed.settings.seed, "arrivals", fed.k)
         x, w = state.x, state.w[here]
-        for j in torch.randperm(len(here), generator=generator).tolist():
+        if self.mixing == "late":
+            share = fedasync_mixing(self.alpha, late.to(fed.dtype), self.staleness_power)
+            share = torch.where(late > 0, share, 1)
+            return state.set(x=weighted_average(fedasync_update(x, w, share), fed.sizes[here]))
+        generator = keyed_generator(fed.settings.seed, "arrivals", fed.k)
+        order = torch.randperm(len(here), generator=generator)
+        if self.staleness == "updates":
+            late = self.updates_since(state.pulled[here], fed)
+            late[order] += torch.arange(len(here))  # those of this round that came before
+        share = fedasync_mixing(self.alpha, late.to(fed.dtype), self.staleness_power)
+        for j in order.tolist():
             x = fedasync_update(x, w[j], share[j])
         return state.set(x=x)
+
+    def updates_since(self, pulled, fed):
+        """How many models the server has taken from the rounds ``pulled`` up to this round."""
+        table = self.timetable(fed)
+        taken = [len(table.arrivals(k)) for k in range(fed.k)]
+        return torch.tensor([sum(taken[k:]) for k in pulled.tolist()], device=fed.device)
 
     def prox(self, pulled):
         return Prox(pulled, self.rho) if self.rho else None

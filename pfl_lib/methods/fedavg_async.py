@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from pfl_lib.methods._asynchronous import LateAverage
+from pfl_lib.methods._hyper import choice, flag
 
 
 @dataclass(frozen=True)
@@ -10,6 +11,9 @@ class FedAvgAsync(LateAverage):
     """The server averages whatever arrives in a round, fresh or stale.
 
     ``weighting``: by the clients' "sizes", or "equal" (the paper's clients are all of one size).
+    With ``cached`` it averages the last known models of *all* clients instead, and ``repeats`` is
+    how many steps are made on each batch: ``cached=True, repeats=2`` is what the paper's public
+    code runs as Per-FedAvg in its Table 2.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("fedavg-async")
@@ -18,6 +22,8 @@ class FedAvgAsync(LateAverage):
     True
     """
 
+    cached: bool = flag(False)
+    repeats: int = choice(1, (1, 2))
     name, label = "fedavg-async", "FedAvg (Async)"
     order = 2
     idea = "FedAvg that takes late models as they are, however old the model they started from."
@@ -27,4 +33,5 @@ class FedAvgAsync(LateAverage):
     weights_by = "sample counts, late models as they are"
 
     def gather(self, state, fed, here, late):
-        return state.set(x=self.average(state.w[here], fed, here))
+        heard = fed.everyone if self.cached else here
+        return state.set(x=self.average(state.w[heard], fed, heard))

@@ -6,8 +6,10 @@ import torch
 from pfl_lib import algorithm
 from pfl_lib import formulas as f
 from pfl_lib.book.theory import iterate
+from pfl_lib.random import keyed_generator
 from tests.support.known_answers import assert_known
 from tests.support.methods import (
+    last,
     plain_federation,
     refused,
 )
@@ -60,7 +62,46 @@ def test_fedasync_with_alpha_one_keeps_the_last_arrival_in_a_keyed_order(data, u
     assert len(set(winners)) > 1
 
 
+def test_staleness_may_count_the_servers_updates():
+    """By hand: client 0 comes every round, client 1 one round late; two arrive in round 1."""
+    fed = LateToy(2)
+    method = algorithm("fedasync", stragglers=(0, 1), alpha=0.6, staleness="updates")
+    states = iterate(method, fed, 2)
+    first, x = states[1].x, states[1].x
+    order = torch.randperm(2, generator=keyed_generator(fed.settings.seed, "arrivals", 1))
+    since = {0: 0, 1: 1}  # updates before round 1: client 0 pulled in it, client 1 before round 0
+    for place, i in enumerate(order.tolist()):
+        start = first if i == 0 else states[0].x
+        w = start - 0.1 * (start - fed.c[i])
+        x = f.fedasync_update(x, w, f.fedasync_mixing(0.6, since[i] + place, 0.5))
+    torch.testing.assert_close(states[2].x, x)
+    by_rounds = iterate(algorithm("fedasync", stragglers=(0, 1), alpha=0.6), fed, 2)
+    assert not torch.equal(by_rounds[2].x, states[2].x)
+
+
+def test_mixing_late_models_alone_and_averaging():
+    """As the SPFL paper's public code runs it: a late model first goes towards the global one."""
+    fed = LateToy(2)
+    method = algorithm("fedasync", stragglers=(0, 2), mixing="late")
+    states = iterate(method, fed, 3)
+    fresh = states[2].x - 0.1 * (states[2].x - fed.c[0])
+    late = states[0].x - 0.1 * (states[0].x - fed.c[1])
+    late = f.fedasync_update(states[2].x, late, 0.8 * 3**-0.5)
+    torch.testing.assert_close(states[3].x, (fresh + late) / 2)
+
+
+def test_mixing_late_models_with_nobody_late_is_fedavg(data, uneven):
+    fed = plain_federation(data, uneven)
+    mixed = last(algorithm("fedasync", stragglers=0, mixing="late"), fed, 2)
+    torch.testing.assert_close(mixed.x, last(algorithm("fedavg"), fed, 2).x, rtol=0, atol=1e-12)
+
+
 BAD = [
+    (
+        "fedasync",
+        {"mixing": "late", "staleness": "updates"},
+        "staleness must be 'rounds' with mixing='late'",
+    ),
     ("fedasync", {"alpha": 0.0}, r"alpha must lie in \(0, 1\], got 0.0"),
     ("fedasync", {"alpha": 1.5}, r"alpha must lie in \(0, 1\], got 1.5"),
     ("fedasync", {"staleness_power": -1.0}, "staleness_power must be a non-negative"),

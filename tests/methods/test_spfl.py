@@ -289,6 +289,48 @@ def test_a_local_head_stays_at_home(data, groups, name):
     assert method.sent(fed, fed.everyone, 1) == 2 * 10 * head.start
 
 
+@pytest.mark.parametrize("name", SPFL_FAMILY)
+def test_a_local_head_may_still_be_reset(data, groups, name):
+    fed = remembering(data, groups)
+    head = fed.layers[-1][1]
+    method = algorithm(name, local_head="reset", period=2)
+    states = iterate(method, fed, 3)
+    for state in states[1:]:
+        assert torch.equal(state.w[:, head], state.trained[:, head])  # mixed by the identity
+        assert len(state.S) == 1
+    start = next(start for k, tag, start in fed.seen if k == 2 and tag == "probe")
+    torch.testing.assert_close(start, states[2].w.mean(0).expand(10, -1))
+    body, last_layer = head.start, head.stop - head.start
+    assert method.sent(fed, fed.everyone, 1) == 2 * 10 * body
+    assert method.sent(fed, fed.everyone, 2) == 2 * 10 * (2 * body + last_layer)
+
+
+def test_layers_may_have_cosines_of_their_own():
+    """By hand: a stage of two layers, weighted 0.7 and 0.3."""
+    pieces = [slice(0, 1), slice(1, 4)]
+    S = f.sngs(G5, layers=[[(pieces[0], 0.7), (pieces[1], 0.3)]])
+    cosines = [f.cosine_similarities(G5[:, piece]) for piece in pieces]
+    close(S, torch.softmax(0.7 * cosines[0] + 0.3 * cosines[1], dim=1))
+    close(f.sngs(G5, layers=[[(slice(0, 4), 1.0)]]), f.sngs(G5))
+    with pytest.raises(ValueError, match="layers must hold one list for each of 2 stages, got 1"):
+        f.sngs(G5, STAGES, layers=[[(slice(0, 4), 1.0)]])
+
+
+def test_spfl_weighs_the_cosines_of_its_layers(data, groups):
+    fed = remembering(data, groups)
+    body = [where for _, where in fed.layers[:-1]]
+    assert len(body) == 1  # one layer before the last: its weight is a temperature
+    weighed = last(algorithm("spfl", layer_weights=(0.5,)), fed, 1)
+    warm = last(algorithm("spfl", temperature=2.0), fed, 1)
+    plain = last(algorithm("spfl"), fed, 1)
+    close(weighed.S[0], warm.S[0])
+    close(weighed.S[1], plain.S[1])
+    assert len(last(algorithm("spfl", layer_weights=(0.5,), local_head=True), fed, 1).S) == 1
+    for wrong in ({"layer_weights": (0.5, 0.3, 0.2)}, {"layer_weights": (0.5,), "stages": 1}):
+        with pytest.raises(ValueError, match="layer_weights must hold one number for each layer"):
+            last(algorithm("spfl", **wrong), fed, 1)
+
+
 def test_what_spfl_sends_counts_the_probes(data, groups):
     fed = plain_federation(data, groups)
     history = run(algorithm("spfl", period=3), fed, 6, progress=False)

@@ -224,7 +224,9 @@ rule("spfl", f"{S}, Sec. 3.1 and Algorithm 2", optimizer="sgd")
 rule("spfl", "", participation=ours(1.0, "stragglers in Sec. 4.2 only"))
 for _data, _classes in {"mnist": 6, "cifar10": 6, "emnist": 32, "cifar100": 60}.items():
     rule("spfl", f"{S}, Sec. 4", (), _data, "class_subset", classes_per_client=_classes)
+rule("spfl", f"{S}, Table 5 (32·240 samples) and {CODE}", (), "emnist", edition="balanced")
 rule("spfl", f"{S}, Sec. 4.1", SYNCHRONOUS, batch_size=128, lr=0.01, epochs=1)
+rule("spfl", CODE, SYNCHRONOUS, weight_decay=1e-4)
 rule("spfl", "", SYNCHRONOUS, rounds=ours(100, f"the default of {CODE}"))
 rule("spfl", f"{S}, Sec. 4.1", SPFL_FAMILY, period=10, stages=2)
 rule(
@@ -243,10 +245,17 @@ rule("spfl", f"{S}, Sec. 4.2", ASYNCHRONOUS, batch_size=64, lr=0.001, rounds=800
 rule(
     *("spfl", f"{S}, Sec. 4.2", ASYNCHRONOUS),
     epochs=given(20, f"{S}, Sec. 4.2 (E; Algorithm 2 and {CODE} count steps, not epochs)"),
-    stragglers=5,
+    local_steps=given(20, f"{S}, Algorithm 2 and {CODE}; Sec. 4.2 calls E epochs"),
+    stragglers=given("alternating", f"{S}, Sec. 4.2: five, with periods 1 to 5; in turn: {CODE}"),
     periods=(1, 2, 3, 4, 5),
+    shuffle=given(False, f"{CODE}, which lists a client's samples class by class"),
 )
-rule("spfl", "", "fedasync", alpha=ours(0.8, CODE), staleness_power=ours(0.5, CODE))
+rule(
+    *("spfl", "", "fedasync"),
+    alpha=ours(0.8, CODE),
+    staleness_power=ours(0.5, CODE),
+    mixing=ours("late", f"{CODE} mixes late models only, then averages"),
+)
 rule(
     *("spfl", "", ("lga", "plga")),
     base=given("now", f"{S}, Sec. 4.2: Eq. (11) is better than Eq. (10)"),
