@@ -269,8 +269,23 @@ def test_the_overview_puts_the_largest_disagreement_first():
     gaps = [abs(float(row[-1])) for row in rows]
     assert len(rows) == 3 and gaps == sorted(gaps, reverse=True)
     assert overview.disagreements(every, scale="paper").rows == []
-    assert overview.same_order(every).rows[0][3] == "3"
+    order = overview.same_order(every).rows[0]
+    assert order[3] == "3" and float(order[-1]) in (0.333, 1.0)  # three methods: 2/6, or all
     standing = {row[0]: row for row in overview.standing(every, least=1).rows}
     assert set(standing) == set(names) and standing["Separate"][3] == ""
     places = sorted(float(row[2]) for row in standing.values())
     assert places == [0.0, 0.5, 1.0]
+
+
+def test_the_standing_of_fedamp_is_told_apart_by_its_width():
+    widths = {"sigma": "median", "self_weight": 0.5}, {"sigma": 3.0, "self_weight": 0.5}
+    forms = [*widths, {"sigma": 0.1, "alpha": 1000.0}]
+    plain = {"Separate": algorithm("separate"), "FedAvg": algorithm("fedavg")}
+    cases = {
+        str(i): Case(federation, plain | {"FedAMP": algorithm("fedamp", **how)}, 1)
+        for i, how in enumerate(forms)
+    }
+    found, _ = measure("trial", "laptop", cases, folder=None, progress=False)
+    rows = {row[0]: row[1] for row in overview.standing({("trial", "laptop"): found}, least=1).rows}
+    amp = {f"FedAMP, {how}": "1" for how in ("median σ", "given σ", "α = 1000")}
+    assert rows == {"Separate": "3", "FedAvg": "3", **amp}

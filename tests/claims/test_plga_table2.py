@@ -25,6 +25,21 @@ def test_predicting_them_is_within_a_point_of_plain_averaging(case):
     assert abs(gain) < 1
 
 
+def lead(case):
+    """LGA's server minus FedAvg (Async)'s by round, in points, mean over the seeds."""
+    pairs = zip(FOUND.of("LGA", case), FOUND.of("FedAvg (Async)", case))
+    gaps = [
+        [100 * (a - b) for a, b in zip(x["mean by round"], y["mean by round"])] for x, y in pairs
+    ]
+    return [sum(column) / len(gaps) for column in zip(*gaps)]
+
+
+def test_lga_is_sooner_on_mnist_not_better():
+    ahead = dict(zip(FOUND.of("LGA", "MNIST")[0]["rounds"], lead("MNIST")))
+    assert 2.5 < ahead[6] < 3 < ahead[12] and abs(ahead[60]) < 0.3
+    assert abs(sum(lead("CIFAR10")) / 10) < 0.5 and max(lead("CIFAR10")) < 1
+
+
 @CASES
 def test_plgas_personal_models_beat_all_five_server_models_by_two_to_eight_points(case):
     lead = [of("PLGA", "last", case) - of(m, "server", case) for m in LATE]

@@ -52,7 +52,7 @@ def disagreements(results=None, most=25, scale=None):
 
 def same_order(results=None, scale=None):
     """Does the paper's order of the methods come back?  Kendall's τ for every case: 1 the same
-    order, 0 unrelated, −1 reversed."""
+    order, 0 unrelated, −1 reversed.  p says how often unrelated orders would give such a τ."""
     rows = []
     for (name, size), found in _all(results).items():
         if scale not in (None, size):
@@ -63,9 +63,11 @@ def same_order(results=None, scale=None):
                 ours = [found.mean(m, found.record["judged"], case) for m in both]
                 theirs = [found.paper(m, case) for m in both]
                 best = [both[max(range(len(both)), key=v.__getitem__)] for v in (ours, theirs)]
-                tau = kendalltau(ours, theirs).statistic
-                rows.append((name, case, size, str(len(both)), f"{tau:+.2f}", *best))
+                tau = kendalltau(ours, theirs)
+                p = f"{tau.pvalue:.3f}"
+                rows.append((name, case, size, str(len(both)), f"{tau.statistic:+.2f}", *best, p))
     head = ("experiment", "where", "scale", "methods", "Kendall's τ", "our best", "paper's best")
+    head = (*head, "p")
     return Shown(head, rows)
 
 
@@ -74,7 +76,8 @@ def standing(results=None, scale=None, least=3):
     Separate and FedAvg, by the last round.  Methods in fewer than ``least`` cases are left out.
 
     Only methods by their own names count, and FedAMP with the median rule: a sweep of some
-    setting would compare a method with itself many times."""
+    setting would compare a method with itself many times.  FedAMP's width decides what it does, so
+    it has one row for each way in which the width is set."""
     names = {algorithm.label for algorithm in BY_NAME.values()} | {"FedAMP, median σ"}
     ranks: dict[str, list] = {}
     over: dict[str, dict] = {"Separate": {}, "FedAvg": {}}
@@ -83,7 +86,11 @@ def standing(results=None, scale=None, least=3):
             continue
         for case in found.cases:
             here = [m for m in found.methods_in(case) if m in names]
-            last = {m: found.mean(m, "last", case) for m in here}
+            last = {
+                _with_setting(m, found.of(m, case)[0]["settings"]): found.mean(m, "last", case)
+                for m in here
+            }
+            here = list(last)
             if len(here) < 3:
                 continue
             places = rankdata([-last[m] for m in here])
@@ -100,6 +107,15 @@ def standing(results=None, scale=None, least=3):
             wins = [f"{sum(w)} of {len(w)}" if w else "" for w in wins]
             rows.append((method, str(len(places)), f"{sum(places) / len(places):.2f}", *wins))
     return Shown(("method", "cases", "mean rank", "beats Separate", "beats FedAvg"), rows)
+
+
+def _with_setting(label, settings):
+    """The label, and for FedAMP how its width is set."""
+    if settings["algorithm"] != "fedamp":
+        return label
+    if settings.get("fedamp.alpha") is not None:
+        return f"FedAMP, α = {settings['fedamp.alpha']:g}"
+    return "FedAMP, median σ" if settings["fedamp.sigma"] == "median" else "FedAMP, given σ"
 
 
 def _all(results):
