@@ -59,8 +59,9 @@ class Asynchronous(Algorithm):
         here = received.here
         if len(here) == 0:
             return received
-        how = {"prox": self.prox(received.w), "steps": self.local_steps, "repeats": self.repeats}
-        return received.set(w=train(fed, received.w, here, **how))
+        prox, steps = self.prox(received.w), self.local_steps
+        w = train(fed, received.w, here, prox=prox, steps=steps, repeats=self.repeats)
+        return received.set(w=w)
 
     def upload(self, state, done, fed, who):
         here, kept = done.here, {name: done[name] for name in done if name in state}

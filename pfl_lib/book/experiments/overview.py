@@ -67,8 +67,7 @@ def same_order(results=None, scale=None):
                 p = f"{tau.pvalue:.3f}"
                 rows.append((name, case, size, str(len(both)), f"{tau.statistic:+.2f}", *best, p))
     head = ("experiment", "where", "scale", "methods", "Kendall's τ", "our best", "paper's best")
-    head = (*head, "p")
-    return Shown(head, rows)
+    return Shown((*head, "p"), rows)
 
 
 def standing(results=None, scale=None, least=3):
