@@ -115,6 +115,33 @@ def test_bad_calls(data):
         algorithm("fedamp", sgima=1.0)
 
 
+def test_a_misspelt_hyper_parameter_is_answered_with_hyper_parameters_alone():
+    with pytest.raises(ValueError, match="hyper-parameter of ditto") as refused:
+        algorithm("ditto", paper="mine")
+    listed = str(refused.value).split("must be one of ")[1].split(";")[0]
+    assert listed == "'lam', 'personal_epochs'"
+
+
+def test_half_a_federation_is_told_what_it_lacks(data, tmp_path):
+    class Half:
+        m, d, k = 3, 4, 0
+
+        def describe(self):
+            return {}
+
+    with pytest.raises(
+        TypeError, match=r"fed must be a Federation, got .*it lacks at, device, dtype"
+    ):
+        run(FEDAMP, Half(), 1, progress=False)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="checkpoint must be the path of a folder, got the file"):
+        run(FEDAMP, federation(data), 1, checkpoint=tmp_path / "file", progress=False)
+    with pytest.raises(
+        ValueError, match=r"device must be one that this machine has, 'cpu'.*cuda:7"
+    ):
+        federation(data, device="cuda:7")
+
+
 def test_other_samples_under_the_same_name_are_refused(data, tmp_path):
     run(FEDAMP, federation(data), 1, checkpoint=tmp_path, progress=False)
     x = data.x.clone()
