@@ -35,8 +35,11 @@ def broken_inside(folder=HTML):
             if re.match(r"[a-z+]+:|//|#$|\?", url):
                 continue
             where, _, anchor = url.partition("#")
-            target = (path.parent / unquote(where.split("?")[0])).resolve() if where else path
-            if "=" in anchor:  # m=fedamp&d=names is no place, but what the playground should show
+            start = folder if where.startswith("/") else path.parent
+            target = start / unquote(where.split("?")[0]).lstrip("/")
+            target = target.resolve() if where else path
+            # no place, but what the playground (m=fedamp) or an explorer (ALABox?eta=1) should show
+            if "=" in anchor or anchor.endswith("?"):
                 anchor = ""
             missing = anchor and target in anchors and unquote(anchor) not in anchors[target]
             if not target.exists() or missing:

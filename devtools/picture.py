@@ -1,6 +1,7 @@
-"""Draw the README's moving picture: a real explorer in a real browser, its slider moved.
+"""Draw the README's moving picture and the small pictures of the first page, in a real browser.
 
-    python -m devtools.picture      writes static/img/explorer.gif
+    python -m devtools.picture      writes static/img/explorer.gif: an explorer, its slider moved
+    python -m devtools.picture wall      writes static/img/explorers/*.webp: one of each explorer
 
 Needs a browser (devtools/browser.py) and nothing of the built book. Run it when the explorer has
 changed; what it shows is computed on the page, as for a reader.
@@ -17,8 +18,12 @@ from devtools import browser
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "static" / "img" / "explorer.gif"
+WALL = ROOT / "static" / "img" / "explorers"
 WIDTH, SHOWN, COLORS = 900, 620, 48  # pixels on the page, pixels in the picture, colours
 SIGMAS = (8.0, 5.0, 3.2, 2.2, 1.6, 1.2, 0.9, 0.65, 0.45, 0.3)  # from all alike to every one alone
+THUMB = 360  # pixels across a picture of the wall
+SHOWN_AS = {"FedAMPRounds": {"round": 40}, "AttentionFunctions": {"distance": 1.0}}
+PANEL = {"Stragglers": "svg[data-panel=plane]", "AttentionFunctions": "svg[data-panel=pull]"}
 PAGE = """<!DOCTYPE html><meta charset="utf-8">
 <style>body {{ margin: 12px; font: 16px system-ui, sans-serif; background: white }}</style>{}"""
 
@@ -56,6 +61,29 @@ def write(path=PICTURE):
     return path
 
 
-if __name__ == "__main__":
+def wall(folder=WALL):
+    """The first panel of every explorer as it greets a reader, in light colours."""
+    from pfl_lib.book import explore
+
+    folder.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as place, browser.chromium() as running:
+        for name in explore.__all__[1:]:
+            page = running.new_page(viewport={"width": 420, "height": 900}, device_scale_factor=1.5)
+            path = Path(place) / "page.html"
+            figure = getattr(explore, name)(**SHOWN_AS.get(name, {}))
+            path.write_text(PAGE.format(figure._repr_html_()), encoding="utf-8")
+            page.goto(path.as_uri())
+            shot = page.locator(PANEL.get(name, "svg[data-panel] >> nth=0")).screenshot()
+            picture = Image.open(io.BytesIO(shot)).convert("RGB")
+            size = (THUMB, round(THUMB * picture.height / picture.width))
+            picture.resize(size, Image.LANCZOS).save(folder / f"{name}.webp", quality=82)
+            page.close()
+    return folder
+
+
+if __name__ == "__main__" and sys.argv[1:2] == ["wall"]:
+    written = sorted(wall().glob("*.webp"))
+    print(f"{len(written)} pictures: {sum(p.stat().st_size for p in written) / 1000:.0f} kB")
+elif __name__ == "__main__":
     written = write(*map(Path, sys.argv[1:2]))
     print(f"{written.name}: {written.stat().st_size / 1000:.0f} kB")

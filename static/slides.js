@@ -22,6 +22,23 @@
     body.style.zoom = zoomAt(best);
   }
 
+  // Whoever has clicked into an explorer still turns the slides with the arrow keys, unless what they
+  // clicked is moved by them itself.
+  function listen(frame) {
+    const keys = ["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "PageUp", "PageDown", "Escape"];
+    frame.contentDocument.addEventListener("keydown", (event) => {
+      const moves = event.target.closest("input, select, textarea, .pfl-handle");
+      if ((moves && event.key.startsWith("Arrow")) || !keys.includes(event.key)) return;
+      event.preventDefault();
+      window.focus();
+      if (event.key !== "Escape") Reveal.triggerKey(event.keyCode);
+    });
+  }
+  for (const frame of document.querySelectorAll("iframe")) {
+    if (frame.contentDocument && frame.contentDocument.readyState === "complete") listen(frame);
+    else frame.addEventListener("load", () => listen(frame));
+  }
+
   // A figure that is nearly as tall as wide has its words beside it, not below.
   function place(image) {
     const tall = image.naturalHeight > 0.6 * image.naturalWidth;

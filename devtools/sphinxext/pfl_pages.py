@@ -6,8 +6,10 @@
 - buttons that need the repository's address are there only when ``_config.yml`` says it; pages ask
   by ``{only} published``;
 - the library's reference leads from a formula to its equation in the book;
-- ``{notebook-downloads}``, a table of all notebooks to download, ``{library-download}``,
-  ``{versions}``, and ``{long-tests}``, what they measured;
+- ``{small-playground}`` and ``{wall-of-explorers}`` of the first page; ``{notebook-downloads}``, a
+  table of all notebooks to download, ``{library-download}``, ``{versions}``, and ``{long-tests}``,
+  what they measured;
+- a search that puts the teaching first (static/search.js);
 - a sitemap, when ``html_baseurl`` says where the site is.
 """
 
@@ -139,6 +141,12 @@ def _published(app, config):
         options["launch_buttons"] = {}
 
 
+def _search(app, pagename, templatename, context, doctree):
+    """The search page weighs results in the book's own way."""
+    if pagename == "search":
+        app.add_js_file("search.js", defer="defer")
+
+
 def _plain_buttons(app, pagename, templatename, context, doctree):
     """Downloads and Colab get the plain copy of a notebook."""
     if doctree is None or Path(app.env.doc2path(pagename)).suffix != ".ipynb":
@@ -198,6 +206,42 @@ def wheel_name():
     import pfl_lib
 
     return f"pfl_lib-{pfl_lib.__version__}-py3-none-any.whl"
+
+
+class SmallPlayground(SphinxDirective):
+    """The playground, small: a stage, a sentence, and a link to the whole of it."""
+
+    def run(self):
+        from pfl_lib.book.explore.playground import Playground
+
+        if self.env.app.builder.name != "html":  # on paper nothing moves
+            return []
+        link = "../" * self.env.docname.count("/") + "notebooks/play.html"
+        small = Playground(small=True, link=link)
+        return [nodes.raw("", small._repr_html_(), format="html")]
+
+
+class Wall(SphinxDirective):
+    """A picture of every explorer that leads to it (pictures: devtools/picture.py)."""
+
+    def run(self):
+        from pfl_lib.book import explore
+
+        if self.env.app.builder.name != "html":  # on paper no link leads to a figure that moves
+            return []
+        up = "../" * self.env.docname.count("/")
+        folder = Path(explore.__file__).parent
+        cards = []
+        for name in explore.__all__[1:]:
+            module = getattr(explore, name).modules[-1]
+            title = re.search(r'title: "(.+?)",', (folder / module).read_text("utf-8")).group(1)
+            title, picture = html.escape(title), f"{up}_static/img/explorers/{name}.webp"
+            cards.append(  # the words are those of the picture: said once
+                f'<a href="{up}notebooks/explorers.html#{name}?"><img loading="lazy" '
+                f'alt="{title}" src="{picture}"><span aria-hidden="true">{title}</span></a>'
+            )
+        wall = f'<div class="pfl-wall">{"".join(cards)}</div>'
+        return [nodes.raw("", wall, format="html")]
 
 
 class Versions(SphinxDirective):
@@ -276,6 +320,8 @@ def _in_order(env):
 def setup(app):
     app.add_directive("notebook-downloads", NotebookDownloads)
     app.add_directive("library-download", LibraryDownload)
+    app.add_directive("small-playground", SmallPlayground)
+    app.add_directive("wall-of-explorers", Wall)
     app.add_directive("versions", Versions)
     app.add_directive("long-tests", LongTests)
     app.setup_extension("sphinx.ext.autodoc")
@@ -283,5 +329,6 @@ def setup(app):
     app.connect("autodoc-process-docstring", _equations)
     app.connect("html-page-context", _metadata, priority=600)
     app.connect("html-page-context", _plain_buttons, priority=600)
+    app.connect("html-page-context", _search)
     app.connect("build-finished", _sitemap)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

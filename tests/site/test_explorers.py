@@ -339,6 +339,16 @@ def test_the_address_cannot_break_an_explorer(show):
     assert json.loads(element.get_attribute("data-state"))["alpha"] == 8
 
 
+@pytest.mark.parametrize("name", ["FedAMPPlane", "Stragglers", "Partitions"])
+def test_tab_stops_only_where_something_can_be_done(name, show):
+    element = show(make(name))
+    seen = []
+    for _ in range(30):
+        element.page.keyboard.press("Tab")
+        seen.append(element.page.evaluate("document.activeElement.tagName.toLowerCase()"))
+    assert {"button", "input"} <= set(seen) <= {"button", "input", "g", "body", "html"}
+
+
 def test_nothing_hides_the_number_of_a_client(show):
     """Clients far apart hear nobody, so every diamond lies on its own client."""
     element = show(explore.FedAMPPlane(sigma=0.01))

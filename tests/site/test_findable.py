@@ -2,6 +2,7 @@
 
 import json
 import re
+from urllib.parse import quote
 
 import pytest
 import yaml
@@ -51,6 +52,41 @@ def test_search_leads_to_the_reference_page(site, open_page, name):
         "links => links.slice(0, 3).map(a => a.getAttribute('href'))"
     )
     assert any(f"reference/{name}.html" in link for link in first), first
+
+
+FOUND = {  # what is asked: the pages that must be among the first so many
+    "sigma": (["book/notation", "notebooks/06_heurfedamp", "notebooks/04_fedamp"], 6),
+    "σ": (["book/notation", "notebooks/06_heurfedamp", "notebooks/04_fedamp"], 6),
+    "tau": (["book/notation", "notebooks/06_heurfedamp"], 3),
+    "δ": (["book/notation", "notebooks/07_fedacs"], 3),
+    "FedALA": (["notebooks/10_fedala", "notebooks/reference/fedala"], 2),
+    "FedAMP": (["notebooks/04_fedamp", "notebooks/reference/fedamp"], 6),
+    "client drift": (["book/glossary", "notebooks/01_fedavg"], 3),
+    "self-weight": (["book/glossary", "notebooks/06_heurfedamp"], 3),
+    "privacy": (["notebooks/12_privacy"], 1),
+    "how do I cite": (["book/cite"], 1),
+    "how do I run it": (["book/run"], 3),
+}
+
+
+@pytest.mark.parametrize("query", FOUND)
+def test_search_puts_the_teaching_first(site, open_page, query):
+    wanted, among = FOUND[query]
+    page = open_page(f"{site}/search.html?q={quote(query)}")
+    page.wait_for_selector("#search-results li a")
+    page.wait_for_function("!document.querySelector('#search-results h2').innerText.endsWith('.')")
+    links = page.locator("#search-results > ul > li > a").evaluate_all(
+        "links => links.map(a => a.getAttribute('href').split('.html')[0])"
+    )
+    first = list(dict.fromkeys(links))[:among]
+    assert [name for name in wanted if name not in first] == [], first
+
+
+def test_search_shows_the_text_and_not_its_frame(site, open_page):
+    page = open_page(f"{site}/search.html?q=FedALA")
+    page.wait_for_selector("#search-results .context")
+    shown = page.locator("#search-results .context").all_inner_texts()
+    assert not [text for text in shown if "Show code cell" in text or "Print to PDF" in text]
 
 
 def test_the_book_can_be_cited_by_machines(site):

@@ -87,10 +87,5 @@ def test_search_finds_fedamp(site, open_page):
     assert page.locator("#search-results li a").count() > 0
 
 
-def test_front_door_leads_to_the_welcome(site, open_page):
-    page = open_page(f"{site}/index.html")
-    page.wait_for_url(f"**/{PAGES[0]}.html*")
-
-
 def test_every_internal_link_leads_somewhere(site):
     assert links.broken_inside() == []

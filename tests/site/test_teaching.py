@@ -261,6 +261,27 @@ def test_deck(site, open_page, part):
         assert page.locator(f"section.{kind}").count() > 0, f"no {kind} slide"
 
 
+def test_arrow_keys_turn_the_slides_after_a_click_into_an_explorer(site, open_page):
+    page = open_page(f"{site}/teaching/slides-attention.html")
+    page.wait_for_function("window.Reveal && Reveal.isReady()")
+    page.evaluate("""() => {
+      const slide = document.querySelector('section:has(> iframe)'), at = Reveal.getIndices(slide);
+      Reveal.slide(at.h, at.v);
+    }""")
+    page.wait_for_timeout(300)
+    inside = page.locator("section.present iframe").first.content_frame
+    start = page.evaluate("JSON.stringify(Reveal.getIndices())")
+    inside.locator(".pfl-head strong").click()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("old => JSON.stringify(Reveal.getIndices()) !== old", arg=start)
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("old => JSON.stringify(Reveal.getIndices()) === old", arg=start)
+    slider = inside.locator("input[type=range]").first
+    slider.focus()
+    page.keyboard.press("ArrowRight")  # moves the slider, not the slides
+    assert page.evaluate("JSON.stringify(Reveal.getIndices())") == start
+
+
 def test_slides_are_short(site):
     for part in chapters.parts():
         deck = (HTML / "teaching" / slides.file_name(part)).read_text(encoding="utf-8")

@@ -198,9 +198,11 @@ class Explorer(anywidget.AnyWidget):
         """The figure as plain HTML: no kernel, no widget manager, no network."""
         name = "pfl-" + uuid.uuid4().hex[:8]
         state = {"_settings": self._settings, **self.settings}
-        given = _harmless({"id": name, "name": type(self).__name__, "state": state})
+        kind = type(self).__name__
+        place = f'<div id="{name}" class="pfl-explorer" data-explorer="{kind}"></div>'
+        given = _harmless({"id": name, "name": kind, "state": state})
         return (
-            f'<style>{self._css}</style>\n<div id="{name}" class="pfl-explorer"></div>\n'
+            f"<style>{self._css}</style>\n{place}\n"
             f"<noscript>{html.escape(repr(self))}: this figure needs JavaScript.</noscript>\n"
             f'<script type="module">\n'
             f"const PFL_STATIC = {given};\n{self._esm}\n</script>"

@@ -142,7 +142,8 @@ function explorer({
         picture.svg.addEventListener(end, () => {
           held = null;
         });
-      picture.svg.addEventListener("focusin", (event) => {
+      // not on the svg: one that listens to the focus becomes a stop of the Tab key itself
+      picture.figure.addEventListener("focusin", (event) => {
         const g = event.target.closest(".pfl-handle");
         if (g) page.change({ chosen: Number(g.dataset.index) });
       });
@@ -178,9 +179,10 @@ function explorer({
       };
     addEventListener("beforeprint", before);
     addEventListener("afterprint", after);
-    // a frame, as in slides, has no address that one could share
+    // a frame, as in slides, has no address that one could share; of two alike the first has it
     const onPage = typeof PFL_STATIC !== "undefined" && self === top,
-      address = onPage && inAddress(PFL_STATIC.name, page, first, knobs);
+      chief = onPage && document.querySelector(`[data-explorer="${PFL_STATIC.name}"]`) === el,
+      address = chief && inAddress(PFL_STATIC.name, page, first, knobs);
     redraw();
     if (address) address.read();
     return () => {

@@ -1,0 +1,32 @@
+/* Small services to every page: where am I in the contents, and black on white on paper. */
+(function () {
+  "use strict";
+
+  // The theme remembers where the contents were scrolled to; whoever comes to a page wants to see it.
+  function youAreHere() {
+    const contents = document.querySelector(".bd-sidebar-primary"),
+      here = [...document.querySelectorAll(".bd-sidebar-primary li.current > a.reference")].at(-1);
+    if (!contents || !here) return;
+    const box = contents.getBoundingClientRect(),
+      line = here.getBoundingClientRect();
+    if (line.top < box.top + 40 || line.bottom > Math.min(box.bottom, innerHeight) - 40)
+      contents.scrollTop += line.top - box.top - Math.min(box.height, innerHeight) / 3;
+  }
+  addEventListener("load", () => setTimeout(youAreHere)); // after the theme's own scrolling
+
+  // Paper is white: a page in dark mode is printed in light mode.
+  const html = document.documentElement;
+  let before = null;
+  function printing(now) {
+    if (now && before === null && html.dataset.theme === "dark") {
+      before = html.dataset.theme;
+      html.dataset.theme = "light";
+    } else if (!now && before !== null) {
+      html.dataset.theme = before;
+      before = null;
+    }
+  }
+  addEventListener("beforeprint", () => printing(true));
+  addEventListener("afterprint", () => printing(false));
+  matchMedia("print").addEventListener("change", (media) => printing(media.matches));
+})();

@@ -1,0 +1,104 @@
+"""How much a reader has to load, and what greets those who come by another door."""
+
+import gzip
+import urllib.request
+
+import pytest
+
+from tests.support.pages import settled
+from tests.support.paths import HTML
+
+MOST = 1_000_000  # bytes of a first visit, compressed as web servers do
+SQUEEZED = (".html", ".js", ".css", ".svg", ".json")
+
+
+def visit(open_page, address):
+    """{path: bytes on the wire} of a first visit."""
+    page = open_page("about:blank")
+    loaded = {}
+
+    def note(answer):
+        if answer.url.startswith("http") and answer.status == 200:
+            body = answer.body()
+            path = answer.url.partition("?")[0]
+            wire = gzip.compress(body) if path.endswith(SQUEEZED) else body
+            loaded[path.partition("/")[2]] = len(wire)
+
+    page.on("response", note)
+    page.goto(address)
+    settled(page)
+    page.wait_for_load_state("networkidle")
+    return loaded
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["index", "notebooks/play", "notebooks/explorers", "notebooks/04_fedamp", "book/notation",
+     "notebooks/results"],
+)  # fmt: skip
+def test_a_first_visit_is_light(site, open_page, name):
+    loaded = visit(open_page, f"{site}/{name}.html")
+    heaviest = sorted(loaded.items(), key=lambda item: -item[1])[:5]
+    print(name, sum(loaded.values()), heaviest)
+    assert sum(loaded.values()) < MOST, heaviest
+    assert not [path for path in loaded if path.endswith(".woff2") or "fontawesome.js" in path]
+    text = (HTML / f"{name}.html").read_text(encoding="utf-8")
+    assert ("mathjax" in " ".join(loaded)) == ('class="math' in text)
+    assert "widget-state" not in text
+
+
+def test_icons_are_in_the_page(site, open_page):
+    page = open_page(f"{site}/book/notation.html")
+    assert page.locator("i[class*='fa-']").count() == 0
+    assert page.locator("svg.svg-inline--fa").count() > 3
+    bars = page.locator(".theme-switch:visible").first.bounding_box()
+    assert 8 < bars["height"] < 30
+
+
+def test_the_front_door_is_the_welcome_itself(site, open_page):
+    """No redirect: what a link checker or a chat sees at the root is the page."""
+    with urllib.request.urlopen(f"{site}/") as answer:
+        text = answer.read().decode()
+    assert "og:title" in text and "http-equiv" not in text
+    page = open_page(f"{site}/")
+    page.locator("nav.bd-links a", has_text="Play").first.click()
+    page.wait_for_url("**/notebooks/play.html")
+
+
+def test_a_lost_reader_finds_a_door(site, open_page):
+    text = (HTML / "404.html").read_text(encoding="utf-8")
+    for door in ("/index.html", "/notebooks/play.html", "/search.html"):
+        assert f'href="{door}"' in text and (HTML / door[1:]).is_file()
+
+
+def test_contents_show_the_numbers_of_chapters(site, open_page):
+    page = open_page(f"{site}/notebooks/04_fedamp.html")
+    shown = page.locator("nav.bd-links .pfl-chapter").all_text_contents()
+    assert shown == [str(k + 1) for k in range(len(shown))] and len(shown) >= 13
+
+
+@pytest.mark.parametrize(
+    "name", ["notebooks/12_privacy", "notebooks/reference/plga", "book/errata"]
+)
+def test_contents_are_short_and_show_where_one_is(site, open_page, name):
+    page = open_page(f"{site}/{name}.html")
+    assert 20 <= page.locator("nav.bd-links li.toctree-l1").count() <= 28
+    second = page.locator("nav.bd-links li.toctree-l1 > a").nth(1).inner_text()
+    assert second.strip() == "Play"
+    page.wait_for_timeout(300)
+    seen = page.evaluate("""() => {
+      const all = document.querySelectorAll('.bd-sidebar-primary li.current > a.reference'),
+        here = [...all].at(-1),
+        line = here.getBoundingClientRect();
+      return [here.getAttribute('href'), line.top >= 0 && line.bottom <= innerHeight];
+    }""")
+    assert seen == ["#", True]
+
+
+def test_print_is_black_on_white(site, open_page):
+    page = open_page(f"{site}/notebooks/04_fedamp.html", dark=True)
+    page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+    page.emulate_media(media="print", color_scheme="dark")
+    page.wait_for_function("document.documentElement.dataset.theme === 'light'")
+    page.emulate_media(media="screen", color_scheme="dark")
+    page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
