@@ -99,6 +99,14 @@ class FederationWrapper(DeprecatedTrain):
         return self.fed.head_mask
 
     @property
+    def buffer_mask(self) -> Tensor:
+        return self.fed.buffer_mask
+
+    @property
+    def norm_mask(self) -> Tensor:
+        return self.fed.norm_mask
+
+    @property
     def model_name(self) -> str:
         return self.fed.model_name
 

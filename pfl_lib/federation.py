@@ -26,7 +26,7 @@ class Federation(Protocol):
 
     @property
     def d(self) -> int:
-        """Number of parameters of a model."""
+        """Length of a row: parameters that are trained, then buffers that training changes."""
 
     @property
     def k(self) -> int:
@@ -50,7 +50,15 @@ class Federation(Protocol):
 
     @property
     def head_mask(self) -> Tensor:
-        """Which of the d parameters belong to the model's head: a (d,) mask."""
+        """Which of the d columns belong to the model's head: a (d,) mask."""
+
+    @property
+    def buffer_mask(self) -> Tensor:
+        """Which of the d columns are buffers (running statistics), not trained: a (d,) mask."""
+
+    @property
+    def norm_mask(self) -> Tensor:
+        """Which of the d columns belong to normalization layers, parameters and statistics."""
 
     @property
     def model_name(self) -> str:

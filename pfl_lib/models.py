@@ -1,10 +1,13 @@
 """The papers' models; each is an ordinary ``nn.Module``.
 
 All of them are safe under ``torch.func`` (``functional_call``, ``grad``, ``vmap``): no batch
-statistics, no dropout, nothing in place, no Python that looks at the data.
+statistics, no dropout, nothing in place, no Python that looks at the data.  :func:`with_lora` makes
+a model whose layers are frozen and learn by low-rank additions.
 """
 
+import copy
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -13,7 +16,7 @@ from torch.nn import functional
 
 from pfl_lib import _check
 from pfl_lib.data.dataset import Dataset, SampleForm
-from pfl_lib.random import keyed_number
+from pfl_lib.random import keyed_generator, keyed_number
 
 
 class Model(nn.Module):
@@ -44,26 +47,27 @@ class Model(nn.Module):
 def layers(model):
     """Layers of any module, from input to output: pairs (name, names of its parameters).
 
-    Weight and bias of one layer stay together: "the top p layers" are ``layers(model)[-p:]``.  A
-    module may say itself which layer a parameter belongs to, by a method ``layer_of(name)``.
+    Weight and bias of one layer stay together: "the top p layers" are ``layers(model)[-p:]``.
+    Frozen parameters are left out, and so are layers that have no others.  A module may say itself
+    which layer a parameter belongs to, by a method ``layer_of(name)``.
 
     >>> layers(mlp(4, 3, hidden=(5,)))[-1]
     ('output', ('output.weight', 'output.bias'))
     """
     layer_of = getattr(model, "layer_of", lambda name: name.rpartition(".")[0] or name)
     groups: dict[str, list[str]] = {}
-    for name, _ in model.named_parameters():
+    for name in (n for n, p in model.named_parameters() if p.requires_grad):
         groups.setdefault(layer_of(name), []).append(name)
     return [(layer, tuple(names)) for layer, names in groups.items()]
 
 
 def parameter_count(model):
-    """How many numbers one client sends when it sends its whole model.
+    """How many numbers one client sends when it sends its whole model: those that are trained.
 
     >>> parameter_count(logistic_regression(64, 10)) == 64 * 10 + 10
     True
     """
-    return sum(parameter.numel() for parameter in model.parameters())
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
 class LogisticRegression(Model):
@@ -313,6 +317,110 @@ def fasttext(vocabulary, classes, dim=32):
     """
     _check.whole("vocabulary", vocabulary, at_least=2)
     return FastText(vocabulary, _check.whole("classes", classes), _check.whole("dim", dim))
+
+
+class LowRank(nn.Module):
+    """A frozen ``nn.Linear`` or ``nn.Conv2d`` W and a trained addition: W + scale·B·A.
+
+    A has ``rank`` rows and random values, B has ``rank`` columns and begins at zero, so that at
+    first nothing changes (LoRA, Hu et al. 2022).  For a convolution A is one with ``rank`` filters
+    and B one of size 1×1.
+
+    >>> layer = LowRank(nn.Linear(64, 10), rank=2)
+    >>> parameter_count(layer)  # instead of 650
+    148
+    """
+
+    def __init__(
+        self,
+        base: nn.Linear | nn.Conv2d,
+        rank: int,
+        scale: float = 1.0,
+        generator: torch.Generator | None = None,
+    ):
+        super().__init__()
+        self.base, self.scale = base.requires_grad_(False), scale
+        weight = base.weight
+        self.A = nn.Parameter(torch.empty(rank, *weight.shape[1:], dtype=weight.dtype))
+        ones = [1] * (weight.ndim - 2)
+        self.B = nn.Parameter(torch.zeros(len(weight), rank, *ones, dtype=weight.dtype))
+        bound = 1 / math.sqrt(math.prod(weight.shape[1:]))
+        nn.init.uniform_(self.A, -bound, bound, generator=generator)
+        self.to(weight.device)
+
+    def forward(self, x):
+        if isinstance(self.base, nn.Linear):
+            added = functional.linear(functional.linear(x, self.A), self.B)
+        else:
+            stride, padding, dilation = self.base.stride, self.base.padding, self.base.dilation
+            inner = functional.conv2d(x, self.A, None, stride, padding, dilation)
+            added = functional.conv2d(inner, self.B)
+        return self.base(x) + self.scale * added
+
+
+def with_lora(
+    module: nn.Module,
+    rank: int = 4,
+    layers: Sequence[str] | None = None,
+    *,
+    alpha: float | None = None,
+    head: bool = True,
+    seed: int = 0,
+) -> nn.Module:
+    """A copy of ``module`` that is frozen but for low-rank additions: LoRA (Hu et al. 2022).
+
+    ``layers`` names the linear layers and convolutions that learn (see ``named_modules``); None is
+    all of them.  ``rank`` is the rank of what they may learn, ``alpha / rank`` its scale (None: 1),
+    ``seed`` decides the random half of the additions.  With ``head`` the layers that the module
+    names as its ``head`` are trained whole.  All else is frozen; only what is trained is sent.
+
+    >>> small = with_lora(mlp(64, 10, hidden=(32,)), rank=2)
+    >>> parameter_count(small)  # 2·(64 + 32), and the head's 330
+    522
+    """
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"module must be an nn.Module, got {module!r}")
+    rank = _check.whole("rank", rank)
+    scale = 1.0 if alpha is None else _check.positive("alpha", alpha) / rank
+    _check.whole("seed", seed, at_least=0)
+    whole = head_prefixes(module) if _check.flag("head", head) else ()
+    fits = {
+        name: part
+        for name, part in module.named_modules()
+        if type(part) in (nn.Linear, nn.Conv2d)
+        and getattr(part, "groups", 1) == 1
+        and getattr(part, "padding_mode", "zeros") == "zeros"
+        and not (whole and f"{name}.".startswith(whole))
+    }
+    chosen = list(fits) if layers is None else [_check.one_of("layers", n, fits) for n in layers]
+    if not chosen:
+        raise ValueError(
+            f"layers must name a linear layer or a convolution of {type(module).__name__}, "
+            f"which has {sorted(fits) or 'none'}; got {layers!r}"
+        )
+    adapted = copy.deepcopy(module)
+    for name, parameter in adapted.named_parameters():
+        parameter.requires_grad_(bool(whole) and name.startswith(whole))
+    for name in chosen:
+        parent, _, word = name.rpartition(".")
+        generator = keyed_generator(seed, "lora", name)
+        layer = LowRank(adapted.get_submodule(name), rank, scale, generator)  # type: ignore[arg-type]
+        setattr(adapted.get_submodule(parent), word, layer)
+    return adapted
+
+
+def head_prefixes(module: nn.Module) -> tuple[str, ...]:
+    """How the names of the head's parameters begin: what the module says, or its part "head".
+
+    >>> head_prefixes(mlp(64, 10))
+    ('output.',)
+    """
+    head = getattr(module, "head", ())
+    if isinstance(head, nn.Module):
+        return ("head.",)
+    if isinstance(head, nn.Parameter):
+        return ("head",)
+    return (head,) if isinstance(head, str) else tuple(head)
 
 
 def build(model, data, seed=None, **options):

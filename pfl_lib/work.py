@@ -7,7 +7,7 @@ a stack of clients, on threads, or on another machine.
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -18,15 +18,18 @@ from pfl_lib._terms import gradient_with_terms
 
 LocalStep = Callable[[Mapping[str, Tensor], Any, Any], dict[str, Tensor]]
 STEPS: dict[str, LocalStep] = {}
+OPTIMIZERS = ("sgd", "adam", "adamw")
 
 
 class Batch(NamedTuple):
-    """What one client sees in one step: inputs, labels, weights (0 for padding), random numbers."""
+    """What one client sees in one step: inputs, labels, weights (0 for padding), random numbers,
+    and where the model's dropout gets its own."""
 
     x: Tensor
     y: Tensor
     weight: Tensor
     noise: Tensor
+    dropout: Any = ()
 
 
 class Prox(NamedTuple):
@@ -50,7 +53,8 @@ class Prox(NamedTuple):
 class Settings:
     """The defaults a federation trains with.
 
-    ``optimizer`` is "sgd" or "adam", or "exact" where local training finds the minimizer itself.
+    ``optimizer`` is "sgd", "adam" or "adamw", or "exact" where local training finds the minimizer
+    itself.  The last four refine it (see ``refinements``); a method that asks for an optimizer by name gets it plain.
     Without ``shuffle`` samples are used in the order in which the partition lists them.
     """
 
@@ -60,6 +64,26 @@ class Settings:
     epochs: int
     seed: int
     shuffle: bool = True
+    momentum: float = 0.0
+    nesterov: bool = False
+    weight_decay: float = 0.0
+    clip: float | None = None
+
+    @property
+    def refinements(self) -> dict[str, Any]:
+        """What makes the optimizer differ from its plain form."""
+        values = {name: getattr(self, name) for name in REFINEMENTS}
+        return {name: value for name, value in values.items() if value}
+
+    def as_data(self) -> dict[str, Any]:
+        """Plain data; refinements only where there are any."""
+        plain = {name: value for name, value in asdict(self).items() if name not in REFINEMENTS}
+        if self.shuffle:
+            del plain["shuffle"]
+        return plain | self.refinements
+
+
+REFINEMENTS = ("momentum", "nesterov", "weight_decay", "clip")
 
 
 @dataclass(frozen=True)
@@ -113,7 +137,7 @@ class Work:
         if self.lr is not None:
             _check.non_negative("lr", self.lr)
         if self.optimizer is not None:
-            _check.one_of("optimizer", self.optimizer, ("sgd", "adam"))
+            _check.one_of("optimizer", self.optimizer, OPTIMIZERS)
         if not isinstance(self.uploaded, bool):
             raise TypeError(f"uploaded must be True or False, got {self.uploaded!r}")
 

@@ -146,6 +146,10 @@ TABLE = {
             "model": ("unknown", None, 3),
             "lr": POSITIVE,
             "optimizer": WORD,
+            "momentum": ("a", None, -0.1, 1.0, NAN),
+            "nesterov": (None, 1, True),
+            "weight_decay": ("a", [1], -1.0, NAN, INF),
+            "clip": ("a", [1], 0, -1.0, NAN, INF),
             "batch_size": WHOLE,
             "epochs": WHOLE,
             "seed": FROM_ZERO,
@@ -356,6 +360,18 @@ TABLE = {
         partition.load, {"path": "good"}, {"path": ("missing.npz",)}, {"path": "missing.npz"},
     ),
     # ---- models
+    "models.with_lora": Row(
+        models.with_lora,
+        {"module": lambda: models.mlp(64, 10)},
+        {
+            "module": ("mlp", None, 3),
+            "rank": WHOLE,
+            "layers": (["output"], ["unknown"], []),
+            "alpha": ("a", [1], 0, -1.0, NAN, INF),
+            "head": (None, 1, "yes"),
+            "seed": FROM_ZERO,
+        },
+    ),
     "models.build": Row(
         models.build, {"model": "mlp", "data": digits},
         {"model": ("mlpp", None, 3), "data": TYPE, "seed": ("a", -1, 0.5)},
@@ -677,7 +693,7 @@ def public():
     found |= {"stragglers.timetable", "faults.Faulty", "faults.Masked"}
     for module in (data, partition, metrics, papers, experiments):
         found |= {f"{module.__name__.split('.')[-1]}.{n}" for n in module.__all__}
-    found |= {f"models.{n}" for n in (*models.names(), "build")}
+    found |= {f"models.{n}" for n in (*models.names(), "build", "with_lora")}
     return found
 
 

@@ -427,39 +427,6 @@ def test_bad_work_is_refused(data, unequal):
         train(fed, w[:, :5], fed.everyone)
 
 
-class Constant(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("order", torch.arange(10))
-
-    def forward(self, x):
-        return x[:, self.order]
-
-
-def frozen():
-    layer = nn.Linear(10, 10)
-    layer.bias.requires_grad_(False)
-    return layer
-
-
-@pytest.mark.parametrize(
-    ("part", "words"),
-    [
-        (nn.BatchNorm1d(10), r"batch normalization is not supported \(2: BatchNorm1d\).*GroupNorm"),
-        (nn.BatchNorm1d(10, track_running_stats=False), "batch normalization is not supported"),
-        (nn.Dropout(0.5), r"dropout is not supported \(2: Dropout\)"),
-        (Constant(), r"buffers are not supported \(2.order\)"),
-        (frozen(), "2.bias has requires_grad=False"),
-    ],
-    ids=["batch norm", "batch norm without memory", "dropout", "a constant", "frozen"],
-)
-def test_what_is_no_trained_parameter_is_refused(data, unequal, part, words):
-    """Each engine would do something else with it."""
-    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 10), part)
-    with pytest.raises(ValueError, match=words):
-        Federation(data, unequal, module)
-
-
 def test_dropout_of_nothing_is_taken(data, unequal):
     module = nn.Sequential(nn.Flatten(), nn.Linear(64, 10), nn.Dropout(0))
     assert Federation(data, unequal, module).d == 650

@@ -50,6 +50,7 @@ class QuadraticFederation(DeprecatedTrain):
         self.sample_counts = (1,) * self.m
         self.layers = [("all", slice(0, self.d))]
         self.head_mask = torch.zeros(self.d, dtype=torch.bool)
+        self.buffer_mask = self.norm_mask = self.head_mask  # a bowl has no layers at all
 
     @property
     def everyone(self):

@@ -7,7 +7,6 @@ import time
 from dataclasses import asdict
 
 import torch
-from torch import nn
 
 from pfl_lib import _check, models
 from pfl_lib.data.dataset import SampleForm
@@ -267,7 +266,7 @@ def in_process(fed):
     203
     """
     own, how, model = fed.partition, asdict(fed.settings), _model(fed)
-    how |= {"init_seed": fed.init_seed, "dtype": fed.dtype, "engine": fed.engine}
+    how |= {"lr": fed.lr, "init_seed": fed.init_seed, "dtype": fed.dtype, "engine": fed.engine}
     clients = []
     for i in range(fed.m):
         labels = None if own.labels is None else own.labels[i]
@@ -280,6 +279,4 @@ def _model(fed):
     """The model by its name, or, where it has none, a module like the one that was given."""
     if fed.model_name in models.names():
         return fed.model_name
-    module = fed.network.empty("cpu", fed.dtype)
-    nn.utils.vector_to_parameters(fed.initial()[0].cpu(), module.parameters())
-    return module
+    return fed.network.filled(fed.initial()[0])

@@ -3,7 +3,7 @@
 import copy
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,8 +13,9 @@ from typing_extensions import Self
 from pfl_lib import _check, models
 from pfl_lib.data.dataset import SampleForm
 from pfl_lib.local.network import Network, activation_bytes, channels_last
+from pfl_lib.local.parts import NORMALIZATION, refuse_unsupported, state_buffers
 from pfl_lib.random import keyed_generator
-from pfl_lib.work import DeprecatedTrain, Settings
+from pfl_lib.work import OPTIMIZERS, DeprecatedTrain, Settings
 
 
 class ModelFederation(DeprecatedTrain):
@@ -34,8 +35,12 @@ class ModelFederation(DeprecatedTrain):
         form: SampleForm,
         sample_counts: Sequence[int],
         *,
-        lr: float = 0.01,
+        lr: float | tuple[float, float, int] = 0.01,
         optimizer: str = "sgd",
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        weight_decay: float | None = None,
+        clip: float | None = None,
         batch_size: int = 32,
         epochs: int = 1,
         seed: int = 0,
@@ -44,9 +49,17 @@ class ModelFederation(DeprecatedTrain):
         device: str | torch.device | None = None,
         dtype: torch.dtype = torch.float32,
     ):
+        self.lr = _checked_schedule(lr)  # of all rounds; ``settings.lr`` is this round's
+        _check_optimizer(optimizer, momentum, nesterov)
+        if weight_decay is None:
+            weight_decay = 0.01 if optimizer == "adamw" else 0.0  # as torch has it
         self.settings = Settings(
-            lr=_check.positive("lr", lr),
-            optimizer=_check.one_of("optimizer", optimizer, ("sgd", "adam")),
+            lr=lr_in_round(self.lr, 0),
+            optimizer=optimizer,
+            momentum=float(momentum),
+            nesterov=nesterov,
+            weight_decay=float(_check.non_negative("weight_decay", weight_decay)),
+            clip=None if clip is None else _check.positive("clip", clip),
             batch_size=_check.whole("batch_size", batch_size),
             epochs=_check.whole("epochs", epochs),
             seed=_check.whole("seed", seed, at_least=0),
@@ -69,11 +82,15 @@ class ModelFederation(DeprecatedTrain):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(keyed_generator(self.init_seed, "initial model").initial_seed())
             module = model if isinstance(model, nn.Module) else models.build(model, form)
-        self.network = Network(module)
-        flat = [p.detach().reshape(-1) for p in module.parameters()]
-        self._initial = torch.cat(flat).to(self.device, self.dtype)
+        _check_output(module, form)
+        state = state_buffers(module, _some_samples(module, form)) if _may_vary(module) else ()
+        self.network = Network(module, state, self.device, self.dtype)
+        flat = [t.detach().reshape(-1) for t in self.network.columns_of(module)]
+        self._initial = torch.cat([t.to(self.device, self.dtype) for t in flat])
         self.layers = _layers(module, self.network)
-        self.head_mask = self._mask_of(_head(module))
+        self.head_mask = self._mask_of(models.head_prefixes(module))
+        self.buffer_mask = torch.arange(self.d, device=self.device) >= self.network.trained
+        self.norm_mask = self._mask_of(_norms(module))
         self.network.channels_last, kept = _tried_out(
             module, form, min(self.settings.batch_size, max(self.sample_counts))
         )
@@ -86,7 +103,8 @@ class ModelFederation(DeprecatedTrain):
 
     @property
     def d(self) -> int:
-        """Number of parameters of a model."""
+        """Length of a row: the parameters that are trained, and the buffers that training changes
+        (running statistics).  Frozen parameters are not in it."""
         return self.network.d
 
     @property
@@ -102,23 +120,26 @@ class ModelFederation(DeprecatedTrain):
         """This federation in round ``k``: the same clients, that round's batches."""
         here = copy.copy(self)
         here.k = k
+        if isinstance(getattr(self, "lr", None), tuple):
+            here.settings = replace(self.settings, lr=lr_in_round(self.lr, k))
         return here
 
     def describe(self) -> dict[str, Any]:
         """What a run must agree on to be resumed, as plain data: model and training."""
         own = {}
         if self._given_module:  # a name of a class does not say what is inside
-            inside = (
-                str(self.network.module).encode() + self._initial.double().cpu().numpy().tobytes()
-            )
-            own["module"] = hashlib.sha256(inside).hexdigest()[:16]
+            inside = hashlib.sha256(str(self.network.module).encode())
+            for t in (self._initial, *(t for _, t in self.network.constants())):
+                inside.update(t.detach().double().cpu().contiguous().numpy().tobytes())
+            own["module"] = inside.hexdigest()[:16]
         return {
             "model": self.model_name,
             **own,
             "parameters": self.d,
             "init_seed": self.init_seed,
             "dtype": str(self.dtype),
-            **{n: v for n, v in asdict(self.settings).items() if (n, v) != ("shuffle", True)},
+            **self.settings.as_data(),
+            **({"lr": list(self.lr)} if isinstance(self.lr, tuple) else {}),
         }
 
     @property
@@ -143,8 +164,8 @@ class ModelFederation(DeprecatedTrain):
         w, x = self._initial.double().cpu(), self.form.blank(3)
         x = x.double() if x.is_floating_point() else x
         shift = torch.linspace(-1, 1, len(columns), dtype=w.dtype)
-        before = self.network.logits(w, x)
-        after = self.network.logits(w.index_add(0, columns.cpu(), shift), x)
+        before = self.network.filled(w).double().eval()(x)
+        after = self.network.filled(w.index_add(0, columns.cpu(), shift)).double().eval()(x)
         return shift.shape == before.shape[1:] and torch.allclose(after, before + shift)
 
     def _mask_of(self, prefixes: tuple[str, ...]) -> Tensor:
@@ -153,6 +174,36 @@ class ModelFederation(DeprecatedTrain):
             if name.startswith(prefixes):
                 mask[where] = True
         return mask.to(self.device)
+
+
+def lr_in_round(lr: float | tuple[float, float, int], k: int) -> float:
+    """The learning rate of round ``k``: a number, or first·factor^(k // every)."""
+    if not isinstance(lr, tuple):
+        return lr
+    first, factor, every = lr
+    return first * factor ** (k // every)
+
+
+def _checked_schedule(lr: Any) -> float | tuple[float, float, int]:
+    if not isinstance(lr, (tuple, list)):
+        return _check.positive("lr", lr)
+    if len(lr) != 3:
+        raise ValueError(f"lr must be a number or (first, factor, every), got {lr!r}")
+    return (
+        _check.positive("lr (first)", lr[0]),
+        _check.positive("lr (factor)", lr[1]),
+        _check.whole("lr (every)", lr[2]),
+    )
+
+
+def _check_optimizer(optimizer: Any, momentum: Any, nesterov: Any) -> None:
+    _check.one_of("optimizer", optimizer, OPTIMIZERS)
+    _check.between("momentum", momentum, 0, 1, "[)")
+    _check.flag("nesterov", nesterov)
+    if momentum and optimizer != "sgd":
+        raise ValueError(f"momentum must be 0 with optimizer={optimizer!r}, which has its own")
+    if nesterov and not momentum:
+        raise ValueError("nesterov must be False where momentum is 0")
 
 
 def checked_device(device: str | torch.device | None) -> torch.device:
@@ -180,14 +231,10 @@ def present_devices() -> list[str]:
     return ["cpu", *gpus, *["mps"] * torch.backends.mps.is_available()]
 
 
-def _head(module: nn.Module) -> tuple[str, ...]:
-    """How the names of the head's parameters begin: what the module says, or its part "head"."""
-    head = getattr(module, "head", ())
-    if isinstance(head, nn.Module):
-        return ("head.",)
-    if isinstance(head, nn.Parameter):
-        return ("head",)
-    return (head,) if isinstance(head, str) else tuple(head)
+def _norms(module: nn.Module) -> tuple[str, ...]:
+    """How the names of what belongs to normalization layers begin."""
+    named = module.named_modules()
+    return tuple(f"{name}." if name else "" for name, p in named if isinstance(p, NORMALIZATION))
 
 
 def _layers(module: nn.Module, network: Network) -> list[tuple[str, slice]]:
@@ -199,16 +246,28 @@ def _layers(module: nn.Module, network: Network) -> list[tuple[str, slice]]:
     ]
 
 
-@torch.no_grad()
-def _tried_out(module: nn.Module, form: SampleForm, batch_size: int) -> tuple[bool, int]:
-    """Refuse a module that cannot tell the classes of such samples.
+def _may_vary(module: nn.Module) -> bool:
+    """Is there anything but parameters, or a part that torch does not know?  Then it is tried."""
+    known = all(
+        type(part).__module__.startswith(("torch.nn", "pfl_lib")) for part in module.modules()
+    )
+    return not known or any(True for _ in module.buffers())
 
-    Otherwise: may images lie channels last (a forward with ``x.view(len(x), -1)``, as many
-    textbooks have it, cannot read those), and how many bytes autograd keeps for one batch.
-    """
+
+def _some_samples(module: nn.Module, form: SampleForm) -> Tensor:
+    """Three samples as the module reads them; numbers are random, so that statistics move."""
     x = form.blank(3)
-    x = x.to(next((p.device for p in module.parameters()), x.device))
-    module = copy.deepcopy(module).float()
+    if x.is_floating_point():
+        x = torch.rand(x.shape, generator=keyed_generator(0, "samples"))
+    return x.to(next((p.device for p in module.parameters()), x.device))
+
+
+@torch.no_grad()
+def _check_output(module: nn.Module, form: SampleForm) -> None:
+    """Refuse a module that cannot tell the classes of such samples."""
+    refuse_unsupported(module)
+    x = _some_samples(module, form)
+    module = copy.deepcopy(module).float().eval()
     try:
         out = module(x)
     except (RuntimeError, TypeError, ValueError, IndexError) as error:
@@ -221,9 +280,18 @@ def _tried_out(module: nn.Module, form: SampleForm, batch_size: int) -> tuple[bo
             f"{type(module).__name__} must give {len(form.classes)} numbers for a sample, one for "
             f"each class of {form.name}; it gives shape {tuple(out.shape)} for {len(x)} samples"
         )
-    kept = activation_bytes(module, x, batch_size)
+
+
+@torch.no_grad()
+def _tried_out(module: nn.Module, form: SampleForm, batch_size: int) -> tuple[bool, int]:
+    """May images lie channels last (a forward with ``x.view(len(x), -1)``, as many textbooks have
+    it, cannot read those), and how many bytes does autograd keep for one batch?"""
+    x = _some_samples(module, form)
+    module = copy.deepcopy(module).float()
+    with torch.random.fork_rng(devices=[]):
+        kept = activation_bytes(module, x, batch_size)
     try:
-        module.to(memory_format=torch.channels_last)(channels_last(x))  # type: ignore[call-overload]
+        module.eval().to(memory_format=torch.channels_last)(channels_last(x))  # type: ignore[call-overload]
     except RuntimeError:
         return False, kept
     return True, kept

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pfl_lib.local.parts import DropoutKey
 from pfl_lib.random import keyed_generator
 from pfl_lib.work import Settings, Work
 
@@ -117,3 +118,11 @@ def draw_noise(
         generator = keyed_generator(settings.seed, work.tag, k, client, "noise")
         drawn.append(torch.rand(count, work.noise, generator=generator))
     return drawn
+
+
+def dropout_keys(
+    work: Work, settings: Settings, k: int, client: int, step: int
+) -> list[DropoutKey]:
+    """What dropout draws in this step of this client depend on, for each batch of the step."""
+    key = (settings.seed, work.tag, k, client, "dropout", step)
+    return [DropoutKey((*key, batch)) for batch in range(work.group)]

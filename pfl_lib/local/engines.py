@@ -6,7 +6,7 @@
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,9 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pfl_lib.local.batches import Samples, batch_table, draw_noise, step_counts
+from pfl_lib.local.batches import Samples, batch_table, draw_noise, dropout_keys, step_counts
 from pfl_lib.local.network import Client, Network, channels_last
 from pfl_lib.local.optimizers import start_memory
+from pfl_lib.local.parts import draws_of
 from pfl_lib.work import STEPS, Batch, Settings, Work
 
 DESCEND_READS = ("w", "centre", "strength", "correction", "mask")  # of what a work's rows may hold
@@ -40,7 +41,7 @@ def loop(
     for row, i in enumerate(who):
         client = Client(network, work, settings, under_vmap=False)
         rows = dict(work.rows)
-        start_memory(rows, client.optimizer, work.moves)
+        start_memory(rows, client.rule, work.moves)
         s = {name: rows[name][row] for name in rows} | dict(work.shared)
         device, dtype = s["w"].device, s["w"].dtype
         batches = []
@@ -50,12 +51,34 @@ def loop(
             batches.append((x, y, torch.ones(len(here), dtype=dtype, device=device)))
         for t in range(len(batches) // work.group):
             random = noise[row][t].to(device, dtype)
-            some = [Batch(*b, random) for b in batches[t * work.group : (t + 1) * work.group]]
+            seen = batches[t * work.group : (t + 1) * work.group]
             for _ in range(work.repeats):
-                s |= step(s, some[0] if work.group == 1 else tuple(some), client)
+                keys = dropout_keys(work, settings, k, i, client.t)
+                some = [Batch(*b, random, key) for b, key in zip(seen, keys)]
+                moved = step(s, some[0] if work.group == 1 else tuple(some), client)
+                s |= _with_state(network, work, s, moved, some) if network.state else moved
                 client.t += 1
         results.append({name: s[name] for name in work.rows})
     return {name: torch.stack([r[name] for r in results]) for name in work.rows}
+
+
+def _with_state(
+    network: Network,
+    work: Work,
+    before: Mapping[str, Tensor],
+    moved: Mapping[str, Tensor],
+    batches: Sequence[Batch],
+) -> dict[str, Tensor]:
+    """What a step returned; models among it get the buffers that a forward pass leaves behind.
+
+    The pass is made by each model as it was before the step, whatever the step looked at.
+    """
+    new = dict(moved)
+    for name, row in moved.items():
+        if name in work.rows and row.shape == before["w"].shape:
+            after = network.state_after(before[name], batches)
+            new[name] = torch.cat([row[: network.trained].detach(), after])
+    return new
 
 
 # ---- chunks of clients, dealt out to threads --------------------------------------------------
@@ -182,27 +205,33 @@ def one_by_one(
     tables = batch_table(work, settings, samples.sizes(who), who, k)
     rows = dict(work.rows)
     module = network.real(rows["w"].device, rows["w"].dtype)
-    parameters = list(module.parameters())
+    draws = draws_of(module)
+    columns = network.columns_of(module)
+    parameters = columns[: len(columns) - len(network.state)]
     for row, i in enumerate(who):
         client = Client(network, work, settings, under_vmap=False)
         s = {name: r[row] for name, r in rows.items()} | dict(work.shared)
         strength = {"strength": s.pop("strength")} if "strength" in s else {}
         split = {name: network.unflatten(r).values() for name, r in s.items()}
         pieces = [dict(zip(split, values)) | strength for values in zip(*split.values())]
+        for piece, column in zip(pieces, columns):
+            column.data.copy_(piece["w"])
+        pieces = pieces[: len(parameters)]  # of the buffers the forward pass takes care
         for piece, parameter in zip(pieces, parameters):
-            parameter.data.copy_(piece["w"])
             piece["w"] = parameter.data
-            start_memory(piece, client.optimizer, ["w"])
+            start_memory(piece, client.rule, ["w"])
         for positions in tables[row]:
             here = positions[positions >= 0].to(s["w"].device)
             x, y = samples.inputs(samples.index[i][here]), samples.labels[i][here]
             x = channels_last(x) if network.channels_last else x
             for _ in range(work.repeats):
+                if draws is not None:
+                    draws.begin(dropout_keys(work, settings, k, i, client.t)[0])
                 client.t += 1
                 loss = nn.functional.cross_entropy(module(x), y)
                 gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
                 with torch.no_grad():
                     client.move_in_place(pieces, gradients)
-        for place, piece in zip(network.unflatten(rows["w"][row]).values(), pieces):
-            place.copy_(piece["w"])
+        for place, column in zip(network.unflatten(rows["w"][row]).values(), columns):
+            place.copy_(column.data)
     return rows

@@ -18,7 +18,7 @@ from pfl_lib.local import engines, evaluation
 from pfl_lib.local.base import ModelFederation
 from pfl_lib.local.batches import Samples
 from pfl_lib.local.memory import free_memory, keep_freed_memory
-from pfl_lib.local.stacked import stacked
+from pfl_lib.local.stacked import stacked, why_not_stacked
 from pfl_lib.partition import Partition, hold_out
 from pfl_lib.work import Work
 
@@ -30,9 +30,15 @@ CACHE = 3 * 2**22  # bytes of models, and of Adam's memory, that are trained tog
 class LocalFederation(ModelFederation):
     """Clients with data, a model, and a way to train: ``pfl_lib.Federation``.
 
-    ``model`` is a name known to ``pfl_lib.models``, or any ``nn.Module`` that is nothing but
-    trained parameters: batch normalisation, dropout, buffers, frozen and tied parameters are
-    refused.
+    ``model`` is a name known to ``pfl_lib.models``, or an ``nn.Module`` of your own.  A client's
+    row holds what is trained (``requires_grad``), then the buffers that training changes, such as
+    the running statistics of batch normalization: ``d`` counts both, and mixing rows mixes both.
+    Frozen parameters are kept once for all.  Dropout draws the same on every engine.  Tied
+    parameters are refused.
+    ``optimizer`` is "sgd" (with ``momentum`` and ``nesterov``, as in torch), "adam" or "adamw";
+    each begins afresh in every local phase.  ``weight_decay`` is torch's (None: 0, for "adamw"
+    0.01), ``clip`` the largest norm of a client's gradient.  ``lr`` is a number, or (first, factor,
+    every): multiplied by the factor after so many rounds.
     ``seed`` decides the batches and who takes part, and, where no ``init_seed`` is given, the
     initial model too; the partition has a seed of its own.
     ``shuffle=False`` takes a client's samples in the order in which the partition lists them, batch
@@ -50,6 +56,7 @@ class LocalFederation(ModelFederation):
     """
 
     chunk: int | None = None  # clients that are trained at once; None: see ``plan``
+    _why_not_stacked = ""
     _activations = 0
 
     def __init__(
@@ -58,8 +65,12 @@ class LocalFederation(ModelFederation):
         partition: Partition,
         model: str | nn.Module = "mlp",
         *,
-        lr: float = 0.01,
+        lr: float | tuple[float, float, int] = 0.01,
         optimizer: str = "sgd",
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        weight_decay: float | None = None,
+        clip: float | None = None,
         batch_size: int = 32,
         epochs: int = 1,
         seed: int = 0,
@@ -81,6 +92,10 @@ class LocalFederation(ModelFederation):
             [len(i) for i in partition.train],
             lr=lr,
             optimizer=optimizer,
+            momentum=momentum,
+            nesterov=nesterov,
+            weight_decay=weight_decay,
+            clip=clip,
             batch_size=batch_size,
             epochs=epochs,
             seed=seed,
@@ -90,6 +105,7 @@ class LocalFederation(ModelFederation):
             dtype=dtype,
         )
         self._set_samples(data, partition)
+        self._try_to_stack()
         if keep_memory and self.device.type == "cpu":
             keep_freed_memory()
 
@@ -100,6 +116,20 @@ class LocalFederation(ModelFederation):
             raise ValueError(
                 f"chunk must be None with engine={engine!r}, which takes one client at a time; "
                 f"got {chunk!r}"
+            )
+
+    def _try_to_stack(self) -> None:
+        """Can this model be trained as a stack?  Those of ``pfl_lib.models`` can."""
+        on_threads = self.device.type == "cpu" and self.network.convolutional
+        if not self._given_module or (self.engine != "stacked" and on_threads):
+            return
+        some = torch.cat([i.to(self.device) for i in self.partition.train[:3]])
+        x = self._train_samples.inputs(some[torch.arange(3, device=some.device) % len(some)])
+        self._why_not_stacked = why_not_stacked(self.network, self._initial, x)
+        if self._why_not_stacked and self.engine == "stacked":
+            raise ValueError(
+                f"engine must be 'auto', 'threads' or 'loop' for {self.model_name}, got 'stacked': "
+                f"{self._why_not_stacked}"
             )
 
     def _set_samples(self, data: Dataset, partition: Partition) -> None:
@@ -186,7 +216,7 @@ class LocalFederation(ModelFederation):
             "loop": "one client after the other: the readable reference",
             "stacked": f"{chunk} of {self.m} clients at once as one stack of models, {what}",
             "threads": f"one client at a time on each of {workers} threads with one core each: "
-            "convolutions on a CPU gain less from being stacked",
+            + (self._why_not_stacked or "convolutions on a CPU gain less from being stacked"),
         }
         chosen = "chosen" if self.engine == "auto" else "asked for"
         return f"engine {engine!r} ({chosen}) on {self.device}: {why[engine]}"
@@ -212,7 +242,8 @@ class LocalFederation(ModelFederation):
         if self.engine != "auto":
             return self.engine
         on_cpu = self.device.type == "cpu"
-        return "threads" if on_cpu and self.network.convolutional else "stacked"
+        alone = self._why_not_stacked or (on_cpu and self.network.convolutional)
+        return "threads" if alone else "stacked"
 
     def _chunk(self, count: int, work: Work | None = None) -> tuple[int, int]:
         """How many of ``count`` clients are trained at once, and by how many threads."""

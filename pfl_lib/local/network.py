@@ -10,32 +10,71 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pfl_lib.local import optimizers
+from pfl_lib.local.parts import as_it_was, copied, draws_of, prepared, refuse_unsupported, restored
 from pfl_lib.work import Batch, Settings, Work
 
 
 class Network:
-    """An ``nn.Module`` as a function of one flat vector of parameters."""
+    """An ``nn.Module`` as a function of one flat vector: a client's row.
 
-    def __init__(self, module: nn.Module):
-        _refuse_unsupported(module)
-        named = list(module.named_parameters())
-        self.names = [n for n, _ in named]
-        self.shapes = [p.shape for _, p in named]
-        self.lengths = [p.numel() for _, p in named]
+    A row holds the parameters that are trained and, after them, the buffers that training changes
+    (``state``, such as the running statistics of batch normalization).  Frozen parameters and other
+    buffers are the same for everybody and are kept here, once.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        state: Sequence[str] = (),
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype | None = None,
+    ):
+        refuse_unsupported(module)
+        trained = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
+        columns = trained + [(n, b) for n, b in module.named_buffers() if n in state]
+        self.names = [n for n, _ in columns]
+        self.shapes = [t.shape for _, t in columns]
+        self.lengths = [t.numel() for _, t in columns]
         self.d = sum(self.lengths)
-        self.module = _copied(module, _placeholder)  # structure only: values come as rows
-        self.on_features = _Features(self.module)
+        self.state = self.names[len(trained) :]
+        self.trained = sum(self.lengths[: len(trained)])  # columns; those after it are state
+        self.module = copied(module, self._structure({id(t) for _, t in columns}, device, dtype))
+        self.draws = prepared(self.module)
+        self.dropout_shapes: Sequence[tuple[int, ...]] = ()  # of each call, for one sample
+        self._set_modes()
         self.convolutional = any(isinstance(part, nn.Conv2d) for part in module.modules())
         self.channels_last = True  # how images may lie; a federation tries it out
-        self.dense = _dense_layers(module)
+        everything = sum(1 for _ in module.parameters()) + sum(1 for _ in module.buffers())
+        plain = self.draws is None and everything == len(trained)
+        self.dense = _dense_layers(module) if plain else None
         self._real: nn.Module | None = None
         self._spare: deque[Network] = deque()
+
+    @staticmethod
+    def _structure(
+        columns: set[int], device: str | torch.device, dtype: torch.dtype | None
+    ) -> Callable[[Tensor], Tensor]:
+        """Placeholders for what comes in rows; the constants themselves, where they are needed."""
+
+        def make(t: Tensor) -> Tensor:
+            if id(t) in columns:
+                return _placeholder(t)
+            constant = t.detach().to(device, dtype if t.is_floating_point() else None, copy=True)
+            return nn.Parameter(constant, False) if isinstance(t, nn.Parameter) else constant
+
+        return make
+
+    def _set_modes(self) -> None:
+        """The same structure once more for tests: running statistics, no dropout."""
+        self.tested = copied(self.module, lambda t: t).eval()
+        self.on_features = _Features(self.tested)
 
     def copy(self) -> "Network":
         """One for another thread: ``functional_call`` swaps the module's parameters."""
         other = copy.copy(self)
-        other.module = _copied(self.module, lambda parameter: parameter)
-        other.on_features = _Features(other.module)
+        other.module = copied(self.module, lambda t: t)
+        other.draws = draws_of(other.module)
+        other._set_modes()
         other._real, other._spare = None, deque()
         return other
 
@@ -60,12 +99,40 @@ class Network:
         return self._real
 
     def empty(self, device: str | torch.device, dtype: torch.dtype) -> nn.Module:
-        """A module like the one given, with parameters of its own; their values are not set."""
-        make = lambda p: nn.Parameter(torch.empty(p.shape, device=device, dtype=dtype))  # noqa: E731
-        return _copied(self.module, make)
+        """A module like the one given, with columns of its own, whose values are not set."""
+        named = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
+        mine = {id(named[name]) for name in self.names}
+
+        def make(t: Tensor) -> Tensor:
+            fresh = (
+                torch.empty(t.shape, device=device, dtype=dtype) if id(t) in mine else t.detach()
+            )
+            return nn.Parameter(fresh, id(t) in mine) if isinstance(t, nn.Parameter) else fresh
+
+        return copied(self.module, make)
+
+    @torch.no_grad()
+    def filled(self, w: Tensor) -> nn.Module:
+        """The module with the values of the row ``w``, on the CPU: to be kept, or given away."""
+        module = copied(
+            self.empty("cpu", w.dtype), lambda t: as_it_was(t, t.detach().cpu().clone())
+        )
+        for column, values in zip(self.columns_of(module), self.unflatten(w).values()):
+            column.copy_(values)
+        return restored(module)
+
+    def columns_of(self, module: nn.Module) -> list[Tensor]:
+        """The tensors of a module, such as ``empty`` gives, in the order of a row."""
+        named = dict(module.named_parameters()) | dict(module.named_buffers())
+        return [named[name] for name in self.names]
+
+    def constants(self) -> Iterator[tuple[str, Tensor]]:
+        """Ordered (name, value) of what no row holds: frozen parameters, constant buffers."""
+        named = [*self.module.named_parameters(), *self.module.named_buffers()]
+        return ((name, t) for name, t in named if name not in set(self.names))
 
     def slices(self) -> Iterator[tuple[str, slice]]:
-        """Ordered (parameter name, its place in the vector)."""
+        """Ordered (name of a parameter or buffer, its place in the vector)."""
         begin = 0
         for name, length in zip(self.names, self.lengths):
             yield name, slice(begin, begin + length)
@@ -77,32 +144,58 @@ class Network:
         pieces = w.split(self.lengths)
         return {n: p.view(s) for n, p, s in zip(self.names, pieces, self.shapes)}
 
+    def _named(self, w: Tensor) -> dict[str, Tensor]:
+        """What a forward pass reads; it may change buffers in place, and must not change ``w``."""
+        named = self.unflatten(w)
+        return named | {n: named[n].detach().clone() for n in self.state}
+
     def logits(self, w: Tensor, x: Tensor) -> Tensor:
-        return torch.func.functional_call(self.module, self.unflatten(w), (x,))
+        """What the model says when it is tested."""
+        return torch.func.functional_call(self.tested, self._named(w), (x,))
 
     def features(self, w: Tensor, x: Tensor) -> Tensor:
-        """What the model computes before its head."""
-        named = {f"module.{n}": p for n, p in self.unflatten(w).items()}
+        """What the model computes before its head, when it is tested."""
+        named = {f"module.{n}": p for n, p in self._named(w).items()}
         return torch.func.functional_call(self.on_features, named, (x,))
 
     def loss(self, w: Tensor, batch: Batch) -> Tensor:
-        """Mean cross-entropy over the samples of the batch that are not padding."""
-        each = F.cross_entropy(self.logits(w, batch.x), batch.y, reduction="none")
+        """Mean cross-entropy over the samples of the batch that are not padding, in training."""
+        return self._mean_loss(self.in_training(w, batch), batch)
+
+    def in_training(self, w: Tensor, batch: Batch) -> Tensor:
+        """What the model says in training: statistics of the batch, dropout."""
+        return self._in_training(self._named(w), batch)
+
+    def tested_loss(self, w: Tensor, batch: Batch) -> Tensor:
+        """The same, as the model is tested."""
+        return self._mean_loss(self.logits(w, batch.x), batch)
+
+    @torch.no_grad()
+    def state_after(self, w: Tensor, batches: Sequence[Batch]) -> Tensor:
+        """The buffers of the row ``w`` after a forward pass in training on each batch."""
+        named = self._named(w)
+        for batch in batches:
+            self._in_training(named, batch)
+        return torch.cat([named[name].reshape(-1) for name in self.state])
+
+    def _in_training(self, named: dict[str, Tensor], batch: Batch) -> Tensor:
+        if self.draws is not None:
+            self.draws.begin(batch.dropout)
+        return torch.func.functional_call(self.module, named, (batch.x,))
+
+    def _mean_loss(self, out: Tensor, batch: Batch) -> Tensor:
+        each = F.cross_entropy(out, batch.y, reduction="none")
         return (each * batch.weight).sum() / batch.weight.sum()
 
 
-def _copied(module: nn.Module, make: Callable[[nn.Parameter], nn.Parameter]) -> nn.Module:
-    """A deep copy of a module that has ``make(p)`` wherever the module has its parameter p."""
-    return copy.deepcopy(module, {id(p): make(p) for p in module.parameters()})
-
-
-def _placeholder(parameter: nn.Parameter) -> nn.Parameter:
-    """A parameter of the same shape that takes the memory of one number.
+def _placeholder(t: Tensor) -> Tensor:
+    """A parameter or buffer of the same shape that takes the memory of one number.
 
     The meta device would do as well, but its first use imports torch._dynamo and sympy, and that
     takes longer than all the rest of a federation's start.
     """
-    return nn.Parameter(torch.zeros((), dtype=parameter.dtype).expand(parameter.shape))
+    empty = torch.zeros((), dtype=t.dtype).expand(t.shape)
+    return nn.Parameter(empty) if isinstance(t, nn.Parameter) else empty
 
 
 def channels_last(x: Tensor) -> Tensor:
@@ -136,46 +229,6 @@ def activation_bytes(module: nn.Module, x: Tensor, samples: int) -> int:
 
     fewer, more = kept(x[:-1]), kept(x)
     return max(0, more + (samples - len(x)) * (more - fewer))
-
-
-def _refuse_unsupported(module: nn.Module) -> None:
-    """A client's model is one row of parameters that are trained, and nothing else."""
-    for name, part in module.named_modules():
-        where = f"{name or 'the model itself'}: {type(part).__name__}"
-        if isinstance(part, nn.modules.batchnorm._BatchNorm):
-            raise ValueError(
-                f"batch normalization is not supported ({where}), since samples of a batch would "
-                "change each other; use GroupNorm or LayerNorm instead"
-            )
-        drops = part.p if isinstance(part, nn.modules.dropout._DropoutNd) else 0
-        drops = drops or getattr(part, "dropout", 0)
-        if isinstance(drops, float) and drops > 0:
-            raise ValueError(
-                f"dropout is not supported ({where}), since its draws would be neither keyed nor "
-                "switched off in tests; leave it out, or set its rate to 0"
-            )
-    buffers = [name for name, _ in module.named_buffers()]
-    if buffers:
-        raise ValueError(
-            f"buffers are not supported ({buffers[0]}), since a client's model is one row of "
-            "parameters; compute it in forward"
-        )
-    seen: dict[int, str] = {}
-    for name, part in module.named_modules():
-        for word, parameter in part.named_parameters(recurse=False):
-            full = f"{name}.{word}" if name else word
-            first = seen.setdefault(id(parameter), full)
-            if first != full:
-                raise ValueError(
-                    f"tied parameters are not supported ({first} and {full} are one and the same): "
-                    "a row has one place for each name; use one layer twice in forward instead"
-                )
-    frozen = [name for name, p in module.named_parameters() if not p.requires_grad]
-    if frozen:
-        raise ValueError(
-            f"frozen parameters are not supported ({frozen[0]} has requires_grad=False): every "
-            "entry of a row is trained; use a mask instead, train(fed, …, mask=…)"
-        )
 
 
 def _dense_layers(module: nn.Module) -> Sequence[str] | None:
@@ -213,11 +266,14 @@ class Client:
     def __init__(self, network: Network, work: Work, settings: Settings, under_vmap: bool):
         self.network = network
         self.numbers = work.numbers
-        self.optimizer = work.optimizer or settings.optimizer
         self.lr = settings.lr if work.lr is None else work.lr
+        refined = {} if work.optimizer else settings.refinements  # asked for by name: plain
+        self.rule = optimizers.Rule(work.optimizer or settings.optimizer, self.lr, **refined)
+        self.under_vmap = under_vmap
         self.t = 0  # how many steps this phase has made: the same for all clients of a stack
         self.grad = torch.func.grad(network.loss) if under_vmap else self._grad
         self.loss = network.loss
+        self.tested_loss = network.tested_loss
         self.logits = network.logits
         self.features = network.features
 
@@ -229,19 +285,40 @@ class Client:
         """The gradient of any scalar ``objective(w, …)`` in its first argument."""
         return torch.func.grad(objective)
 
+    def losses(self, models: Tensor, batch: Batch) -> Tensor:
+        """The loss of each of some models, as they are tested."""
+        if self.under_vmap:
+            return torch.func.vmap(self.tested_loss, in_dims=(0, None))(models, batch)
+        return torch.stack([self.tested_loss(w, batch) for w in models])
+
     def move(self, s: Mapping[str, Tensor], g: Tensor, name: str = "w") -> dict[str, Tensor]:
-        """One SGD or Adam step on ``s[name]``; Adam starts afresh in every local phase."""
-        if self.optimizer == "sgd":
-            return {name: optimizers.sgd(s[name], g, self.lr)}
-        memory = (s[f"{name}_mean"], s[f"{name}_square"])
-        moved, mean, square = optimizers.adam(s[name], g, *memory, self.lr, self.t + 1)
-        return {name: moved, f"{name}_mean": mean, f"{name}_square": square}
+        """One step of the optimizer on ``s[name]``; what it remembers starts afresh in every local
+        phase.
+
+        Buffers do not move: what is not trained has no gradient.
+        """
+        trained, d = self.network.trained, self.network.d
+        if trained < d:
+            read = (name, "mask", *(f"{name}_{kind}" for kind in self.rule.memory))
+            buffers = s[name][trained:]
+            s = s | {n: s[n][:trained] for n in read if n in s}  # type: ignore[operator]
+            moved = self._move(s, g[:trained], name)
+            kept = {n: F.pad(r, (0, d - trained)) for n, r in moved.items() if n != name}
+            return kept | {name: torch.cat([moved[name], buffers])}
+        return self._move(s, g, name)
+
+    def _move(self, s: Mapping[str, Tensor], g: Tensor, name: str) -> dict[str, Tensor]:
+        (g,) = optimizers.clipped([g], self.rule.clip)
+        return optimizers.move(self.rule, s, g, self.t + 1, name)
 
     def move_in_place(
-        self, pieces: Sequence[Mapping[str, Tensor]], gradients: Sequence[Tensor]
+        self,
+        pieces: Sequence[Mapping[str, Tensor]],
+        gradients: Sequence[Tensor],
+        rows: bool = False,
     ) -> None:
         """What the step "descend" does with the loss gradients of some pieces of the models.
 
         Counts from 1, as Adam does: ``t`` is the step that is being made.
         """
-        optimizers.move_in_place(pieces, gradients, self.optimizer, self.lr, self.t)
+        optimizers.move_in_place(pieces, gradients, self.rule, self.t, rows)

@@ -6,6 +6,7 @@ same numbers, for engines that own their memory.
 
 import math
 from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -35,31 +36,100 @@ def adam(
     return torch.sub(w, scale * mean / root, out=w if in_place else None), mean, square
 
 
-def start_memory(s: MutableMapping[str, Tensor], optimizer: str, names: Sequence[str]) -> None:
-    """Put what the optimizer remembers beside the rows it moves; Adam starts at zero."""
-    if optimizer == "adam":
-        for name in names:
-            s[f"{name}_mean"] = torch.zeros_like(s[name])
-            s[f"{name}_square"] = torch.zeros_like(s[name])
+@dataclass(frozen=True)
+class Rule:
+    """How a step is made of a gradient: an optimizer and what refines it."""
+
+    optimizer: str
+    lr: float
+    momentum: float = 0.0
+    nesterov: bool = False
+    weight_decay: float = 0.0
+    clip: float | None = None
+
+    @property
+    def plain(self) -> bool:
+        """SGD or Adam and nothing else."""
+        refined = self.momentum or self.weight_decay or self.clip
+        return self.optimizer != "adamw" and not refined
+
+    @property
+    def memory(self) -> tuple[str, ...]:
+        """The names of what it remembers of each row."""
+        if self.optimizer == "sgd":
+            return ("velocity",) if self.momentum else ()
+        return ("mean", "square")
+
+
+def start_memory(s: MutableMapping[str, Tensor], rule: Rule, names: Sequence[str]) -> None:
+    """Put what the optimizer remembers beside the rows it moves; all starts at zero."""
+    for name in names:
+        for kind in rule.memory:
+            s[f"{name}_{kind}"] = torch.zeros_like(s[name])
+
+
+def move(
+    rule: Rule, s: Mapping[str, Tensor], g: Tensor, t: int, name: str = "w"
+) -> dict[str, Tensor]:
+    """Step t of ``s[name]`` along ``g``, whose length is clipped already: torch.optim's formulas.
+
+    What a mask holds still does not decay either.
+    """
+    w, lr = s[name], rule.lr
+    decay = rule.weight_decay * w * s.get("mask", 1) if rule.weight_decay else None
+    if decay is not None and rule.optimizer != "adamw":
+        g = g + decay
+    if rule.optimizer == "sgd":
+        if not rule.momentum:
+            return {name: sgd(w, g, lr)}
+        velocity = rule.momentum * s[f"{name}_velocity"] + g
+        along = g + rule.momentum * velocity if rule.nesterov else velocity
+        return {name: sgd(w, along, lr), f"{name}_velocity": velocity}
+    if decay is not None and rule.optimizer == "adamw":
+        w = w - lr * decay
+    moved, mean, square = adam(w, g, s[f"{name}_mean"], s[f"{name}_square"], lr, t)
+    return {name: moved, f"{name}_mean": mean, f"{name}_square": square}
+
+
+def clipped(gradients: Sequence[Tensor], clip: float | None, rows: bool = False) -> list[Tensor]:
+    """The pieces of one client's gradient, shortened to ``clip`` where together they are longer.
+
+    ``rows``: one piece, whose rows are the clients' gradients.
+    """
+    if clip is None:
+        return list(gradients)
+    if rows:
+        norm = torch.linalg.vector_norm(gradients[0], dim=1, keepdim=True)
+    else:
+        norm = torch.stack([torch.linalg.vector_norm(g) for g in gradients]).norm()
+    shorter = (clip / (norm + 1e-6)).clamp(max=1)  # as torch.nn.utils.clip_grad_norm_
+    return [g * shorter for g in gradients]
 
 
 def move_in_place(
     pieces: Sequence[Mapping[str, Tensor]],
     gradients: Sequence[Tensor],
-    optimizer: str,
-    lr: float,
+    rule: Rule,
     t: int,
+    rows: bool = False,
 ) -> None:
-    """Step t of some pieces of models with terms of their own, in place on pieces and gradients."""
+    """Step t of some pieces of models with terms of their own, in place on pieces and gradients.
+
+    The pieces are those of one client, or (``rows``) one piece with a client in each row.
+    """
     gradients = [gradient_with_terms(g, s, in_place=True) for s, g in zip(pieces, gradients)]
-    if optimizer == "sgd":
+    if not rule.plain:
+        for s, g in zip(pieces, clipped(gradients, rule.clip, rows)):
+            for name, value in move(rule, s, g, t).items():
+                s[name].copy_(value)
+    elif rule.optimizer == "sgd":
         for s, g in zip(pieces, gradients):
-            sgd(s["w"], g, lr, in_place=True)
+            sgd(s["w"], g, rule.lr, in_place=True)
     elif pieces[0]["w"].device.type in FUSED and hasattr(torch, "_fused_adam_"):
-        _fused_adam(pieces, gradients, lr, t)
+        _fused_adam(pieces, gradients, rule.lr, t)
     else:
         for s, g in zip(pieces, gradients):
-            adam(s["w"], g, s["w_mean"], s["w_square"], lr, t, in_place=True)
+            adam(s["w"], g, s["w_mean"], s["w_square"], rule.lr, t, in_place=True)
 
 
 def _fused_adam(

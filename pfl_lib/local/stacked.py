@@ -5,13 +5,14 @@ copies: models and Adam's memory are changed in place, and the gradient of a sta
 is written out by hand as batched matrix products.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from pfl_lib.local.batches import Samples, batch_table, draw_noise
+from pfl_lib.local.batches import Samples, batch_table, draw_noise, dropout_keys
 from pfl_lib.local.network import Client, Network
 from pfl_lib.local.optimizers import start_memory
 from pfl_lib.work import STEPS, Batch, Settings, Work
@@ -54,10 +55,68 @@ def stacked(
             some.append(Batch(x, labels[at, :busy], weight[at, :busy], random[:busy, t]))
         return some[0] if work.group == 1 else tuple(some)
 
+    sizes = [[int(n) for n in (table >= 0).sum(1)] for table in tables]
+
+    def with_dropout(given: Any, step: int) -> Any:
+        """The batches of a step with the uniform numbers that the model's dropouts ask for."""
+        if not network.dropout_shapes:
+            return given
+        some = []
+        for place, batch in enumerate([given] if work.group == 1 else given):
+            at = step // work.repeats * work.group + place
+            keys = [dropout_keys(work, settings, k, i, step)[place] for i in who[: len(batch.x)]]
+            drawn = []
+            for call, shape in enumerate(network.dropout_shapes):
+                each = [key.uniform(call, (n[at], *shape)) for key, n in zip(keys, sizes)]
+                full = torch.ones(len(each), batch.x.shape[1], *shape)  # padding drops nothing
+                for row, uniform in zip(full, each):
+                    row[: len(uniform)] = uniform
+                drawn.append(full.to(device))
+            some.append(batch._replace(dropout=tuple(drawn)))
+        return some[0] if work.group == 1 else tuple(some)
+
     client = Client(network, work, settings, under_vmap=True)
     busy = (torch.tensor(steps)[:, None] > torch.arange(max(steps))).sum(0).tolist()
     train = _descend_together if work.step == "descend" else _step_together
-    return train(network, work, client, batches, busy)
+    return train(network, work, client, batches, with_dropout, busy)
+
+
+def why_not_stacked(network: Network, w: Tensor, x: Tensor) -> str:
+    """Why models like ``w`` cannot be trained as a stack, in words; "" if they can.
+
+    Tried out, on two clients with the samples ``x``.  Also finds the shapes that dropout asks for.
+    """
+    if network.state:
+        return (
+            "the statistics of a batch must not see the padding of a stack "
+            f"({network.state[0].rpartition('.')[0]})"
+        )
+    y = torch.zeros(len(x), dtype=torch.long, device=x.device)
+    whole = Batch(x, y, torch.ones(len(x), dtype=w.dtype, device=x.device), w[:0])
+    fewer = Batch(x[:-1], y[:-1], whole.weight[:-1], w[:0])
+    with torch.no_grad():
+        network.dropout_shapes = ()
+        outs = [network.in_training(w, batch._replace(dropout=None)) for batch in (whole, fewer)]
+    asked = [] if network.draws is None else network.draws.shapes
+    if any(shape[0] != len(x) - 1 for shape in asked):
+        return "dropout acts on something that does not begin with the samples of a batch"
+    if not torch.allclose(outs[0][:-1], outs[1], rtol=1e-3, atol=1e-5):
+        return "in training, the samples of a batch change each other"
+    network.dropout_shapes = [shape[1:] for shape in asked]
+    drawn = tuple(
+        torch.ones(2, len(x), *shape, device=x.device) for shape in network.dropout_shapes
+    )
+    both = [t.expand(2, *t.shape) for t in (whole.x, whole.y, whole.weight, whole.noise)]
+    two = Batch(both[0], both[1], both[2], both[3], drawn)
+    rows = w.expand(2, -1).clone()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", message=".*performance drop")  # one by one, slowly
+            torch.func.vmap(torch.func.grad(network.loss))(rows, two)
+            torch.func.vmap(network.logits)(rows, two.x)
+    except (RuntimeError, TypeError, ValueError, IndexError, Warning) as error:
+        return f"torch cannot stack it (vmap): {str(error).splitlines()[0][:120]}"
+    return ""
 
 
 def pad(tensors: Sequence[Tensor], value: int = 0) -> Tensor:
@@ -68,11 +127,16 @@ def pad(tensors: Sequence[Tensor], value: int = 0) -> Tensor:
 
 
 def _step_together(
-    network: Network, work: Work, client: Client, batches: Callable[..., Any], busy: list[int]
+    network: Network,
+    work: Work,
+    client: Client,
+    batches: Callable[..., Any],
+    with_dropout: Callable[..., Any],
+    busy: list[int],
 ) -> dict[str, Tensor]:
     """Any local step, under vmap.  Clients that are done leave the stack."""
     s = dict(work.rows)
-    start_memory(s, client.optimizer, work.moves)
+    start_memory(s, client.rule, work.moves)
     one = STEPS[work.step]
     together = torch.func.vmap(lambda s, batch: one(s | dict(work.shared), batch, client))
     finished = []
@@ -82,7 +146,7 @@ def _step_together(
             s = {name: rows[:still] for name, rows in s.items()}
         batch = batches(still, t)
         for _ in range(work.repeats):
-            s |= together(s, batch)
+            s |= together(s, with_dropout(batch, client.t))
             client.t += 1
     finished.append(s)
     return {name: torch.cat([f[name] for f in reversed(finished)]) for name in work.rows}
@@ -90,28 +154,36 @@ def _step_together(
 
 @torch.no_grad()
 def _descend_together(
-    network: Network, work: Work, client: Client, batches: Callable[..., Any], busy: list[int]
+    network: Network,
+    work: Work,
+    client: Client,
+    batches: Callable[..., Any],
+    with_dropout: Callable[..., Any],
+    busy: list[int],
 ) -> dict[str, Tensor]:
     """The step "descend" for a whole stack, in place."""
     s = dict(work.rows) | {name: tensor[None] for name, tensor in work.shared.items()}
-    by_hand = network.dense is not None
+    by_hand = network.dense is not None and client.rule.plain
     if by_hand:
         pieces = _pieces(network, s)
     else:
         gradient = torch.func.vmap(torch.func.grad(network.loss))
         pieces = {"whole": s | {n: s[n][:, None] for n in ("strength",) if n in s}}
     for piece in pieces.values():
-        start_memory(piece, client.optimizer, ["w"])
+        start_memory(piece, client.rule, ["w"])
     for t, still in enumerate(busy):
         if t == 0 or still < busy[t - 1]:  # who is done leaves the stack
             now = {name: {n: r[:still] for n, r in piece.items()} for name, piece in pieces.items()}
         batch = batches(still, t)
         for _ in range(work.repeats):
+            batch = with_dropout(batch, client.t)
             client.t += 1
-            if network.dense is not None:
+            if by_hand and network.dense is not None:
                 _dense_step(network.dense, now, batch, client)
             else:
-                client.move_in_place([now["whole"]], [gradient(now["whole"]["w"], batch)])
+                client.move_in_place(
+                    [now["whole"]], [gradient(now["whole"]["w"], batch)], rows=True
+                )
     if by_hand:
         for name, where in network.slices():
             s["w"][:, where] = pieces[name]["w"].flatten(1)
@@ -147,7 +219,7 @@ def _dense_step(
         matrix, bias = pieces[f"{layer}.weight"], pieces[f"{layer}.bias"]
         first = layer == layers[0]
         below = error if first else torch.bmm(error, matrix["w"]).mul_(x > 0)
-        if client.optimizer == "sgd" and matrix.keys() == {"w"}:  # gradient and move in one
+        if client.rule.optimizer == "sgd" and matrix.keys() == {"w"}:  # gradient and move in one
             matrix["w"].baddbmm_(error.transpose(1, 2), x, alpha=-client.lr)
         else:
             moved.append(matrix)

@@ -4,12 +4,14 @@
 def plain_sgd(method, fed):
     """How ``method`` takes its steps: plain SGD with its ``lr``, or else the federation's.
 
-    An Adam federation has no learning rate that would suit SGD, so there the method must bring one.
+    An Adam federation has no learning rate that would suit SGD, so there the method must bring one;
+    so it must where the federation's SGD has momentum, weight decay or a clip.
     """
-    if method.lr is None and fed.settings.optimizer != "sgd":
+    more = "".join(f", {n}={v}" for n, v in getattr(fed.settings, "refinements", {}).items())
+    if method.lr is None and (fed.settings.optimizer != "sgd" or more):
         raise ValueError(
             f"{method.label} is defined by plain SGD steps, but the federation trains with "
-            f"{fed.settings.optimizer!r}: give it a learning rate of its own, "
+            f"{fed.settings.optimizer!r}{more}: give it a learning rate of its own, "
             f"algorithm({method.name!r}, lr=0.01)"
         )
     return {"optimizer": "sgd", "lr": fed.settings.lr if method.lr is None else method.lr}

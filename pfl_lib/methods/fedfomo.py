@@ -59,8 +59,8 @@ def fedfomo_update(w, models, weights):
 def judge(s, batch, client):
     """The loss of one's own model and of all models on offer, added up over the samples."""
     n = batch.weight.sum()
-    theirs = torch.func.vmap(client.loss, in_dims=(0, None))(s["models"], batch)
-    return {"loss": s["loss"] + n * client.loss(s["w"], batch), "losses": s["losses"] + n * theirs}
+    own, theirs = client.tested_loss(s["w"], batch), client.losses(s["models"], batch)
+    return {"loss": s["loss"] + n * own, "losses": s["losses"] + n * theirs}
 
 
 @dataclass(frozen=True)

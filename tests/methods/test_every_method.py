@@ -143,7 +143,10 @@ def test_engines_agree_on_late_clients_with_a_model_of_one_layer(data, uneven, n
     all_close(loop, stacked)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in ("separate", "fedavg")])
+BORROWED = ("separate", "fedavg", "fedbn", "fedavg-local-stats")  # here; see test_fedbn.py
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in BORROWED])
 def test_is_neither_separate_nor_fedavg(data, unequal, name):
     fed, method = small_federation(data, unequal), build(name)
     count = 4 if method.family == "late clients" else 3
@@ -207,7 +210,7 @@ def test_stopped_and_resumed_to_the_last_bit(data, unequal, name, tmp_path):
 
 
 COSTS = {"0": "0", "2Σ": "2 * d", "4Σ": "4 * d", "2·body": "2 * body", "(1+M)Σ": "(1 + m) * d"}
-COSTS |= {"(1+k)Σ": "(1 + k) * d", "3Σ": "3 * d"}
+COSTS |= {"(1+k)Σ": "(1 + k) * d", "3Σ": "3 * d", "2(Σ−norm)": "2 * d"}
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if build(name).partial])

@@ -61,6 +61,8 @@ class WrittenLoss(Network):
     def loss(self, w, batch):
         return (self.each(w, batch.x) * batch.weight).sum() / batch.weight.sum()
 
+    tested_loss = loss
+
 
 class Toy(Federation):
     """Client i has ``sizes[i]`` times the same sample.  Engines, batches and weights are real."""

@@ -1,0 +1,141 @@
+"""Which methods train which kinds of models: tried out, not claimed."""
+
+import warnings
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import pfl_lib
+from pfl_lib import data, methods, models, partition
+from pfl_lib.local import LocalFederation
+
+__all__ = ["KINDS", "BatchNormCNN", "DropoutMLP", "Recurrent", "federation", "what_works"]
+
+
+class BatchNormCNN(nn.Module):
+    """A convolution and a linear layer, each with batch normalization, and a head.
+
+    >>> BatchNormCNN()(torch.zeros(2, 1, 8, 8)).shape
+    torch.Size([2, 10])
+    """
+
+    head = ("output.",)
+
+    def __init__(self):
+        super().__init__()
+        # no bias before normalization: it would take it out again, and Adam move it by rounding
+        self.conv = nn.Conv2d(1, 3, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(3)
+        self.hidden = nn.Linear(3 * 16, 6, bias=False)
+        self.norm2 = nn.BatchNorm1d(6)
+        self.output = nn.Linear(6, 10)
+
+    def features(self, x):
+        x = F.max_pool2d(F.relu(self.norm(self.conv(x))), 2)
+        return F.relu(self.norm2(self.hidden(x.flatten(1))))
+
+    def forward(self, x):
+        return self.output(self.features(x))
+
+
+class DropoutMLP(nn.Module):
+    """Two linear layers with dropout before and between them.
+
+    >>> DropoutMLP(p=0.4).eval()(torch.zeros(2, 1, 8, 8)).shape
+    torch.Size([2, 10])
+    """
+
+    head = ("output.",)
+
+    def __init__(self, p=0.4):
+        super().__init__()
+        self.hidden, self.output = nn.Linear(64, 12), nn.Linear(12, 10)
+        self.drop = nn.Dropout(p)
+
+    def features(self, x):
+        return self.drop(F.relu(self.hidden(self.drop(x.flatten(1)))))
+
+    def forward(self, x):
+        return self.output(self.features(x))
+
+
+class Recurrent(nn.Module):
+    """An LSTM (or GRU) that reads an image row by row, and a head.
+
+    >>> Recurrent()(torch.zeros(2, 1, 8, 8)).shape
+    torch.Size([2, 10])
+    """
+
+    head = ("output.",)
+
+    def __init__(self, kind=nn.LSTM):
+        super().__init__()
+        self.recurrent, self.output = kind(8, 5, batch_first=True), nn.Linear(5, 10)
+
+    def features(self, x):
+        return self.recurrent(x.squeeze(1))[0][:, -1]
+
+    def forward(self, x):
+        return self.output(self.features(x))
+
+
+def _frozen_backbone():
+    module = models.mlp(64, 10, hidden=(12, 7))
+    module.hidden[0].requires_grad_(False)
+    return module
+
+
+def _lora():
+    return models.with_lora(models.mlp(64, 10, hidden=(12,)), rank=2)
+
+
+#: Each kind of model by what is special about it.
+KINDS: dict[str, Callable[[], nn.Module]] = {
+    "batch normalization": BatchNormCNN,
+    "dropout": DropoutMLP,
+    "frozen backbone": _frozen_backbone,
+    "LoRA": _lora,
+    "LSTM": Recurrent,
+}
+
+
+def federation(kind, **options):
+    """Four clients with a few digits each and a small model of this kind.
+
+    >>> federation("LoRA").d
+    282
+    """
+    pool = data.load("digits")
+    clients = partition.scarce(partition.iid(pool, clients=4), samples=9)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(4)
+        module = KINDS[kind]()
+    how = {"lr": 0.05, "batch_size": 4, "device": "cpu", **options}
+    return LocalFederation(pool, clients, module, **how)
+
+
+def what_works(names=None, kinds=None):
+    """For each method and kind of model "" if one round comes out, or else the message.
+
+    >>> what_works(["fedavg"], ["LoRA"])
+    {'fedavg': {'LoRA': ''}}
+    """
+    return {
+        name: {kind: _tried(name, kind) for kind in kinds or KINDS}
+        for name in names or methods.names()
+    }
+
+
+def _tried(name, kind):
+    kind_of_method = methods.BY_NAME[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            method = kind_of_method(**kind_of_method.needs)
+            history = pfl_lib.run(method, federation(kind), 1, progress=False)
+        except (ValueError, TypeError) as error:
+            return str(error)
+    finite = all(bool(torch.isfinite(t).all()) for t in history.state.values())
+    return "" if finite else "the round ends in numbers that are not finite"

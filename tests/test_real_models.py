@@ -1,0 +1,425 @@
+"""Models that people really have: batch normalization, dropout, frozen parts, LoRA, recurrence."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import pfl_lib
+from pfl_lib import Federation, Prox, Work, models, partition, train
+from pfl_lib.book.what_works import KINDS, BatchNormCNN, Recurrent, what_works
+from pfl_lib.local.batches import batch_table, dropout_keys
+from pfl_lib.local.parts import KeyedDropout
+from pfl_lib.work import local_step
+
+ENGINES = ("loop", "threads", "stacked")
+
+
+@pytest.fixture(scope="module")
+def clients(data):
+    """Four clients with 5, 9, 17 and 2 samples: batches of 8 leave one sample over."""
+    order = torch.randperm(data.n_train, generator=torch.Generator().manual_seed(0))
+    test = tuple(data.n_train + torch.arange(4 * i, 4 * i + 4) for i in range(4))
+    return partition.Partition("unequal", order[:33].split([5, 9, 17, 2]), test)
+
+
+def federation(data, clients, module, engine="auto", **how):
+    how = {"lr": 0.05, "batch_size": 8, "epochs": 2, **how}
+    return Federation(
+        data, clients, module, engine=engine, dtype=torch.float64, device="cpu", **how
+    )
+
+
+class Attentive(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.output = nn.Linear(8, 10)
+
+    def forward(self, x):
+        x = x.squeeze(1)
+        return self.output(self.attention(x, x, x)[0].mean(1))
+
+
+def made(kind):
+    with torch.random.fork_rng():
+        torch.manual_seed(4)
+        return KINDS[kind]()
+
+
+def everything(fed, who):
+    """Training with a penalty, a correction and a mask, each different for each client."""
+    w = fed.initial()[who]
+    draw = torch.Generator().manual_seed(1)
+    noise = lambda: torch.randn(w.shape, generator=draw, dtype=fed.dtype)  # noqa: E731
+    strength = torch.linspace(0.1, 1, len(who), dtype=fed.dtype)
+    mask = torch.rand(fed.d, generator=draw) < 0.8
+    prox = Prox(w + 0.1 * noise(), strength)
+    return train(fed, w, who, prox=prox, correction=0.01 * noise(), mask=mask, repeats=2)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("who", [[0, 1, 2, 3], [2, 0]], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_engines_give_one_answer(data, clients, kind, who, optimizer):
+    who, answers = torch.tensor(who), []
+    for engine in ENGINES:
+        if engine == "stacked" and kind in ("batch normalization", "LSTM"):
+            continue
+        fed = federation(data, clients, made(kind), engine, optimizer=optimizer)
+        w = everything(fed, who)
+        answers.append((w, *fed.evaluate(w, who), *fed.evaluate(w, who, split="train")))
+    assert len(answers) >= 2 and not torch.equal(answers[0][0], fed.initial()[who])
+    for other in answers[1:]:
+        for ours, theirs in zip(other, answers[0]):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
+
+
+def by_hand(fed, module, client, optimizer, k=0, key=True):
+    """The client's round as one would write it in torch; its row afterwards."""
+    module = copy.deepcopy(module).double().train()
+    trained = [p for p in module.parameters() if p.requires_grad]
+    kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[optimizer]
+    optimizer = kind(trained, lr=fed.settings.lr)
+    work = Work({"w": fed.initial()[:1]})
+    index = fed.partition.train[client]
+    for t, here in enumerate(batch_table(work, fed.settings, [len(index)], [client], k)[0]):
+        here = index[here[here >= 0]]
+        x, y = fed.data.normalized(fed.data.x[here], torch.float64), fed.data.y[here]
+        for part in module.modules():
+            if isinstance(part, nn.modules.batchnorm._BatchNorm):
+                part.train(len(here) > 1 or isinstance(part, nn.BatchNorm2d))
+            if isinstance(part, HandDropout):
+                part.key, part.call = dropout_keys(work, fed.settings, k, client, t)[0], 0
+        optimizer.zero_grad()
+        F.cross_entropy(module(x), y).backward()
+        optimizer.step()
+    buffers = [b for _, b in module.named_buffers() if b.is_floating_point()]
+    return torch.cat([t.detach().reshape(-1) for t in [*trained, *buffers]])
+
+
+class HandDropout(nn.Module):
+    """Dropout with the numbers that the library keys by client, round, step and call."""
+
+    def forward(self, x):
+        uniform = self.key.uniform(self.call, x.shape)
+        self.call += 1
+        return torch.where(uniform >= 0.4, x / 0.6, 0)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_local_training_is_torchs_own(data, clients, kind, optimizer):
+    module = made(kind)
+    fed = federation(data, clients, module, optimizer=optimizer)
+    trained = train(fed, fed.initial(), fed.everyone)
+    if kind == "dropout":
+        module.drop = HandDropout()
+    for client in range(4):
+        expected = by_hand(fed, module, client, optimizer)
+        torch.testing.assert_close(trained[client], expected, rtol=0, atol=1e-10)
+
+
+# ---- frozen parameters
+
+
+def test_a_row_holds_what_is_trained(data, clients):
+    module = made("frozen backbone")
+    fed = federation(data, clients, module)
+    assert fed.d == 12 * 7 + 7 + 7 * 10 + 10 == models.parameter_count(module)
+    assert [name for name, _ in fed.layers] == ["hidden.1", "output"]
+    assert int(fed.head_mask.sum()) == 80
+    history = pfl_lib.run(pfl_lib.algorithm("fedavg"), fed, 1, progress=False)
+    assert history.state.x.shape == (fed.d,)
+    assert pfl_lib.algorithm("fedavg").sent(fed, fed.everyone, 0) == 2 * 4 * fed.d
+    w = train(fed, fed.initial(), fed.everyone)
+    whole = fed.network.filled(w[2])
+    assert torch.equal(whole.hidden[0].weight, module.hidden[0].weight.double())
+    x = data.normalized(data.x[:5], torch.float64)
+    torch.testing.assert_close(whole(x), fed.network.logits(w[2], x))
+
+
+def test_another_frozen_part_is_another_federation(data, clients):
+    module = made("frozen backbone")
+    other = copy.deepcopy(module)
+    other.hidden[0].weight.data[0, 0] += 1
+    here, there = (federation(data, clients, m).describe() for m in (module, other))
+    assert here["module"] != there["module"]
+    assert {n: v for n, v in here.items() if n != "module"} == {
+        n: v for n, v in there.items() if n != "module"
+    }
+
+
+def test_nothing_to_train_is_refused(data, clients):
+    with pytest.raises(ValueError, match="MLP has no parameter to train"):
+        federation(data, clients, models.mlp(64, 10).requires_grad_(False))
+
+
+# ---- LoRA
+
+
+def test_lora_begins_where_the_model_is(data):
+    x = data.normalized(data.x[:5])
+    for module in (models.mlp(64, 10, hidden=(12,)), models.resnet18(1, 10, width=16)):
+        adapted = models.with_lora(module, rank=3, alpha=6.0)
+        assert torch.equal(adapted(x), module(x))
+        assert all(p.requires_grad for p in module.parameters())  # a copy is adapted
+
+
+def test_lora_is_the_sum_of_two_layers():
+    torch.manual_seed(0)
+    x, convolution = torch.randn(2, 3, 9, 9), nn.Conv2d(3, 4, 3, stride=2, padding=1)
+    layer = models.LowRank(convolution, rank=2, scale=0.5)
+    layer.B.data.normal_()
+    assert layer.A.shape == (2, 3, 3, 3) and layer.B.shape == (4, 2, 1, 1)
+    product = torch.einsum("or,rikl->oikl", layer.B[:, :, 0, 0], layer.A)
+    weight = convolution.weight + 0.5 * product
+    expected = F.conv2d(x, weight, convolution.bias, stride=2, padding=1)
+    torch.testing.assert_close(layer(x), expected)
+    linear = models.LowRank(nn.Linear(6, 5), rank=2, scale=2.0)
+    linear.B.data.normal_()
+    x = torch.randn(3, 6)
+    expected = F.linear(x, linear.base.weight + 2 * linear.B @ linear.A, linear.base.bias)
+    torch.testing.assert_close(linear(x), expected)
+
+
+def test_lora_trains_what_it_should(data, clients):
+    module = models.mlp(64, 10, hidden=(12, 7))
+    adapted = models.with_lora(module, rank=2, layers=["hidden.0"])
+    fed = federation(data, clients, adapted)
+    assert fed.d == 2 * (64 + 12) + 7 * 10 + 10
+    assert [name for name, _ in fed.layers] == ["hidden.0", "output"]
+    w = train(fed, fed.initial(), fed.everyone, epochs=10)
+    assert (fed.evaluate(w, split="train")[1] < fed.evaluate(fed.initial(), split="train")[1]).all()
+    alone = models.with_lora(module, rank=2, head=False)
+    assert models.parameter_count(alone) == 2 * (64 + 12 + 12 + 7 + 7 + 10)
+
+
+# ---- buffers
+
+
+def test_running_statistics_are_columns_after_the_parameters(data, clients):
+    fed = federation(data, clients, made("batch normalization"))
+    assert fed.d == models.parameter_count(BatchNormCNN()) + 2 * (3 + 6)
+    assert torch.equal(fed.buffer_mask.nonzero().flatten(), torch.arange(fed.d)[-18:])
+    assert fed.initial()[0][-18:].tolist() == [0.0] * 3 + [1.0] * 3 + [0.0] * 6 + [1.0] * 6
+    assert int(fed.norm_mask.sum()) == 4 * (3 + 6)
+    assert (fed.norm_mask & fed.buffer_mask).sum() == 18
+    plain = federation(data, clients, models.mlp(64, 10))
+    assert not plain.buffer_mask.any() and not plain.norm_mask.any()
+
+
+def test_terms_and_masks_leave_statistics_alone(data, clients):
+    """Only the forward pass changes them: with nothing trained, they still become the data's."""
+    for engine in ("loop", "threads"):
+        fed = federation(data, clients, made("batch normalization"), engine)
+        w, who = fed.initial(), fed.everyone
+        held = train(fed, w, who, mask=torch.zeros(fed.d))
+        prox, pull = Prox(w + 1, 3.0), torch.ones_like(w)
+        pulled = train(fed, w, who, prox=prox, correction=pull, mask=torch.zeros(fed.d))
+        assert torch.equal(held, pulled)
+        assert torch.equal(held[:, ~fed.buffer_mask], w[:, ~fed.buffer_mask])
+        assert (held[:, fed.buffer_mask] != w[:, fed.buffer_mask]).float().mean() > 0.8
+
+
+def test_a_test_uses_running_statistics(data, clients):
+    fed = federation(data, clients, made("batch normalization"))
+    w = train(fed, fed.initial(), fed.everyone)
+    x = data.normalized(data.x[:6], torch.float64)
+    together = fed.network.logits(w[0], x)
+    torch.testing.assert_close(fed.network.logits(w[0], x[:1]), together[:1])
+    before = w.clone()
+    fed.evaluate(w)
+    assert torch.equal(w, before)
+    other = w.clone()
+    other[:, fed.buffer_mask] += 1
+    assert not torch.allclose(fed.evaluate(other)[1], fed.evaluate(w)[1])
+
+
+def test_a_methods_own_step_updates_statistics_too(data, clients):
+    """Of each model that the step returns, and with the model as it was before the step."""
+
+    @local_step("stand still")
+    def stand_still(s, batch, client):
+        return client.move(s, torch.zeros_like(s["w"])) | {"other": s["other"]}
+
+    fed = federation(data, clients, made("batch normalization"))
+    w = fed.initial()
+    rows = {"w": w, "other": w + 0.01}
+    done = fed.perform(Work(rows, "stand still"), fed.everyone)
+    held = train(fed, w, fed.everyone, mask=torch.zeros(fed.d))
+    torch.testing.assert_close(done["w"], held, rtol=0, atol=1e-10)
+    assert not torch.equal(done["other"][:, fed.buffer_mask], rows["other"][:, fed.buffer_mask])
+    assert torch.equal(done["other"][:, ~fed.buffer_mask], rows["other"][:, ~fed.buffer_mask])
+
+
+def test_frozen_batch_normalization_keeps_its_statistics(data, clients):
+    module = made("batch normalization")
+    for part in (module.norm, module.norm2):
+        part.eval().requires_grad_(False)
+        part.running_mean.normal_()
+    fed = federation(data, clients, module)
+    assert fed.d == models.parameter_count(module) and not fed.buffer_mask.any()
+    expected = copy.deepcopy(module).double().eval()
+    x = data.normalized(data.x[:5], torch.float64)
+    torch.testing.assert_close(fed.network.logits(fed.initial()[0], x), expected(x))
+
+
+class Positions(nn.Module):
+    """A buffer that nobody changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("shift", torch.linspace(0, 1, 64))
+        self.register_buffer("order", torch.arange(64).flip(0))
+        self.output = nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.output(x.flatten(1)[:, self.order] + self.shift)
+
+
+def test_constant_buffers_are_no_part_of_a_row(data, clients):
+    module = Positions()
+    answers = [
+        train(fed, fed.initial(), fed.everyone)
+        for fed in (federation(data, clients, module, engine) for engine in ENGINES)
+    ]
+    assert answers[0].shape == (4, 650)
+    for other in answers[1:]:
+        torch.testing.assert_close(other, answers[0], rtol=0, atol=1e-10)
+
+
+class Counter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+        self.output = nn.Linear(64, 10)
+
+    def forward(self, x):
+        self.calls += 1
+        return self.output(x.flatten(1))
+
+
+class Unkeyed(Counter):
+    def forward(self, x):
+        return self.output(F.dropout(x.flatten(1), 0.5, self.training))
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        (nn.BatchNorm1d(10, momentum=None), r"momentum=None is not supported \(2: BatchNorm1d\)"),
+        (nn.BatchNorm1d(10, track_running_stats=False), "without running statistics"),
+        (nn.AlphaDropout(0.5), r"AlphaDropout is not supported \(2: AlphaDropout\)"),
+        (nn.Dropout(1.0), r"dropout p must lie in \[0, 1\), got 1.0 \(2: Dropout\)"),
+    ],
+    ids=["momentum", "memory", "alpha", "all"],
+)
+def test_refused_by_name(data, clients, part, words):
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 10), part)
+    with pytest.raises(ValueError, match=words):
+        federation(data, clients, module)
+
+
+def test_what_nobody_could_key_or_mix_is_refused(data, clients):
+    with pytest.raises(ValueError, match="buffer calls changes in forward, but it holds"):
+        federation(data, clients, Counter())
+    with pytest.raises(ValueError, match="Unkeyed draws random numbers in forward"):
+        federation(data, clients, Unkeyed())
+    module = Recurrent()
+    module.recurrent = nn.LSTM(8, 5, num_layers=2, dropout=0.5, batch_first=True)
+    with pytest.raises(ValueError, match=r"inside a layer is not supported \(recurrent: LSTM\)"):
+        federation(data, clients, module)
+
+
+# ---- dropout
+
+
+def test_dropout_is_keyed_and_off_in_tests(data, clients):
+    module = made("dropout")
+    fed = federation(data, clients, module)
+    w, who = fed.initial(), fed.everyone
+    first = train(fed, w, who)
+    assert torch.equal(first, train(fed, w, who))
+    still = copy.deepcopy(module)
+    still.drop = nn.Dropout(0)
+    assert not torch.allclose(first, train(federation(data, clients, still), w, who))
+    x = data.normalized(data.x[:5], torch.float64)
+    torch.testing.assert_close(fed.network.logits(w[0], x), module.double().eval()(x))
+    some = torch.tensor([2, 0])
+    torch.testing.assert_close(train(fed, w[some], some), first[some], rtol=0, atol=1e-12)
+    assert any(isinstance(part, KeyedDropout) for part in fed.network.module.modules())
+    assert type(fed.network.filled(w[0]).drop) is nn.Dropout
+
+
+def test_whole_channels_are_dropped(data, clients):
+    module = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.Dropout2d(0.5), nn.Flatten(), nn.Linear(4 * 36, 10)
+    )
+    answers = [
+        train(fed, fed.initial(), fed.everyone)
+        for fed in (federation(data, clients, module, engine) for engine in ENGINES)
+    ]
+    for other in answers[1:]:
+        torch.testing.assert_close(other, answers[0], rtol=0, atol=1e-10)
+
+
+# ---- what cannot be stacked
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: Recurrent(nn.LSTM), "cannot stack it"),
+        (lambda: Recurrent(nn.GRU), "cannot stack it"),
+        (BatchNormCNN, "must not see the padding"),
+    ],
+    ids=["LSTM", "GRU", "batch normalization"],
+)
+def test_what_cannot_be_stacked_runs_on_threads(data, clients, make, why):
+    fed = federation(data, clients, make())
+    assert "engine 'threads' (chosen)" in fed.plan()
+    assert why in fed.plan() or make is BatchNormCNN
+    with pytest.raises(ValueError, match=f"engine must be 'auto'.*got 'stacked': .*{why}"):
+        federation(data, clients, make(), "stacked")
+
+
+def test_attention_runs(data, clients):
+    plain, fed = (federation(data, clients, Attentive(), engine) for engine in ("loop", "auto"))
+    w = plain.initial()
+    trained = train(plain, w, plain.everyone)
+    torch.testing.assert_close(train(fed, w, fed.everyone), trained, rtol=0, atol=1e-10)
+    torch.testing.assert_close(fed.evaluate(trained)[1], plain.evaluate(trained)[1])
+
+
+class Centred(nn.Module):
+    """Samples of a batch change each other, and no layer says so."""
+
+    def __init__(self):
+        super().__init__()
+        self.output = nn.Linear(64, 10)
+
+    def forward(self, x):
+        x = x.flatten(1)
+        return self.output(x - x.mean(0) if self.training else x)
+
+
+def test_samples_that_change_each_other_are_never_padded(data, clients):
+    fed = federation(data, clients, Centred())
+    assert "the samples of a batch change each other" in fed.plan()
+    plain = federation(data, clients, Centred(), "loop")
+    w = plain.initial()
+    torch.testing.assert_close(
+        train(fed, w, fed.everyone), train(plain, w, plain.everyone), rtol=0, atol=1e-10
+    )
+
+
+# ---- every method
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_method_trains_it_or_says_why_not(kind):
+    said = {name: row[kind] for name, row in what_works(kinds=[kind]).items()}
+    assert {name: why for name, why in said.items() if why} == {}
