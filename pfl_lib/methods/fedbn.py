@@ -38,6 +38,7 @@ class FedBN(SplitModel):
     paper = "Li et al. 2021, Algorithm 1"
     shared, private, cost = "all other layers", "the normalization layers", "2(Σ−norm)"
     tested = "the shared layers with the client's own normalization"
+    newcomer = "the shared layers with normalization trained at home"
 
     def private_mask(self, fed):
         return fed.norm_mask if self.keeps == "normalization" else fed.norm_mask & fed.buffer_mask
@@ -62,4 +63,5 @@ FedAvgLocalStatistics = preset(
     paper="a common variant of McMahan et al. 2017",
     private="the running statistics",
     tested="the global model with the client's own statistics",
+    newcomer="the global model with statistics gathered at home",
 )
