@@ -54,7 +54,7 @@ class Settings:
     """The defaults a federation trains with.
 
     ``optimizer`` is "sgd", "adam" or "adamw", or "exact" where local training finds the minimizer
-    itself.  The last four refine it (see ``refinements``); a method that asks for an optimizer by name gets it plain.
+    itself.  The last four refine it; a method that asks for an optimizer by name gets it plain.
     Without ``shuffle`` samples are used in the order in which the partition lists them.
     """
 
