@@ -4,6 +4,7 @@ import copy
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -167,6 +168,33 @@ class ModelFederation(DeprecatedTrain):
         before = self.network.filled(w).double().eval()(x)
         after = self.network.filled(w.index_add(0, columns.cpu(), shift)).double().eval()(x)
         return shift.shape == before.shape[1:] and torch.allclose(after, before + shift)
+
+    @cached_property
+    def linear_head(self) -> tuple[int, int, int] | None:
+        """(first column, classes, features) of a head that is one linear layer with a bias on top
+        of the module's ``features``; None if it is none.
+
+        First the rows of its matrix, then its bias.  Whether the logits come out is tried out.
+        """
+        if self.head_bias is None or not hasattr(self.network.module, "features"):
+            return None
+        columns = self.head_mask.nonzero().flatten().tolist()
+        first, classes = columns[0], len(self.head_bias)
+        width = len(columns) // classes - 1
+        contiguous = columns == list(range(first, first + classes * (width + 1)))
+        return (first, classes, width) if contiguous and self._is_linear(first, width) else None
+
+    @torch.no_grad()
+    def _is_linear(self, first: int, width: int) -> bool:
+        w, x = self._initial.double().cpu(), self.form.blank(3)
+        x = x.double() if x.is_floating_point() else x
+        module = self.network.filled(w).double().eval()
+        features, logits = module.features(x), module(x)  # type: ignore[operator]
+        if features.shape != (len(x), width):
+            return False
+        size = logits.shape[1] * width
+        matrix, bias = w[first : first + size].view(-1, width), w[first + size :][: logits.shape[1]]
+        return torch.allclose(features @ matrix.T + bias, logits)
 
     def _mask_of(self, prefixes: tuple[str, ...]) -> Tensor:
         mask = torch.zeros(self.d, dtype=torch.bool)

@@ -26,6 +26,7 @@ class FedPer(SplitModel):
     personal_layers: int = whole(1, at_least=0)
     name, label = "fedper", "FedPer"
     family, order = "some layers", 0
+    place = (2, 3, 1)
     idea = (
         "The clients share the lower layers and keep the last ones to themselves. Both parts are "
         "trained together, as in FedAvg, but only the lower layers are sent and averaged."

@@ -62,6 +62,13 @@ CASES = {
     "fedrep": Case({"head_epochs": 2}, ("x", "w"), ("w",)),
     "fedper": Case({}, ("x", "w"), ("w",)),
     "fedbabu": Case(acts=("x",)),
+    "fedrod": Case({}, ("x", "p"), ("p",)),
+    "feddbe": Case({"kappa": 1.0}, ("x", "shift"), ("shift",)),
+    "fedproto": Case({}, ("w",), ("w",)),
+    "fedproto samples": Case({"pull": "samples", "lam": 5.0}, ("w",), ("w",), "fedproto"),
+    "fedpac": Case({}, ("x", "w")),
+    "fedas": Case({"align_lr": 0.1}, ("x", "w"), ("w",)),
+    "fedas batches": Case({"fisher": "batches"}, ("x", "w"), ("w",), "fedas"),
     "fedbabu all": Case({"part": "all", "ft_epochs": 2}, ("x",), base="fedbabu"),
     "fedala": Case(quick_ala(), ("x",), ("ala_own", "ala_begin", "ala_weights")),
     "fedala p=2": Case(
@@ -211,12 +218,14 @@ def test_stopped_and_resumed_to_the_last_bit(data, unequal, name, tmp_path):
 
 COSTS = {"0": "0", "2Σ": "2 * d", "4Σ": "4 * d", "2·body": "2 * body", "(1+M)Σ": "(1 + m) * d"}
 COSTS |= {"(1+k)Σ": "(1 + k) * d", "3Σ": "3 * d", "2(Σ−norm)": "2 * d"}
+COSTS |= {"2·body+1": "2 * body + 1", "2·class means": "2 * means"}
+COSTS["2Σ+3·class means"] = "2 * d + 3 * means + 1"  # and one number, the variance
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if build(name).partial])
 def test_what_is_sent_is_what_the_comparison_says(data, unequal, name):
     fed, method = small_federation(data, unequal), build(name)
-    numbers = {"d": fed.d, "m": fed.m, "body": int((~fed.head_mask).sum())}
+    numbers = {"d": fed.d, "m": fed.m, "body": int((~fed.head_mask).sum()), "means": 10 * 8}
     numbers["k"] = getattr(method, "clusters", None)
     each = eval(COSTS[method_of(method).cost], numbers)
     assert method.sent(fed, torch.tensor([4, 1, 2]), 0) == 3 * each
@@ -292,6 +301,8 @@ SAME_AS_FEDAVG = [
     ("ditto", {}),  # x never sees the personal models
     ("apfl", {}),
     ("fedper", {"personal_layers": 0}),
+    ("fedrod", {"gamma": 0.0}),
+    ("feddbe", {"kappa": 0.0, "memory": False}),
 ]
 
 

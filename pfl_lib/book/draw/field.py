@@ -34,6 +34,8 @@ ONE_MODEL = {
         ("fedrep", "FedRep", "rule"),
         ("fedbabu", "FedBABU", "rule"),
         ("fedrod", "FedRoD", "rule"),
+        ("feddbe", "FedDBE", "rule"),
+        ("fedas", "FedAS", "rule"),
         ("fedbn", "FedBN", "rule"),
         ("lora", "personal LoRA", "rule"),
         ("partialfed", "PartialFed", "client"),
@@ -111,7 +113,7 @@ def family_map():
         "A tree. Under one shared model hang four families: nothing is personal, FedAvg and its "
         "kin; some steps from the shared model, such as FedAvg-FT and pFedMe; a second model "
         "beside it, such as Ditto and FedALA; some layers, such as FedPer, FedRep, FedBABU, "
-        "FedRoD, FedBN and personal LoRA.",
+        "FedRoD, FedDBE, FedAS, FedBN and personal LoRA.",
         height=10,
     )
     left.rect(4, 4, 204, 30, "fill ink", round=8)
