@@ -115,3 +115,45 @@ def cut(n, share):
     ends = (share.cumsum(0) * n + 0.5).floor().long().clamp(max=n)
     ends[-1] = n
     return torch.diff(ends, prepend=torch.zeros(1, dtype=torch.int64))
+
+
+def share_for_test(labels, share, *key):
+    """Which of one client's samples are for testing: a mask, in which every class has its share.
+
+    The samples are ordered by class, at random within a class, and test samples stand at equal
+    distances along that order.  Of two or more samples at least one is on either side; a single
+    one is for training.
+    """
+    n = len(labels)
+    chosen = torch.zeros(n, dtype=torch.bool)
+    if n < 2:
+        return chosen
+    count = min(n - 1, max(1, round(share * n)))
+    generator = keyed_generator(*key)
+    order = torch.randperm(n, generator=generator)
+    order = order[labels[order].argsort(stable=True)]
+    start = torch.rand((), generator=generator, dtype=torch.float64)
+    places = ((torch.arange(count, dtype=torch.float64) + start) * n / count).long()
+    chosen[order[places.clamp(max=n - 1)]] = True
+    return chosen
+
+
+def groups_for_test(labels, groups, share, *key):
+    """The same by whole groups of samples that belong together: a group never falls on both sides.
+
+    A group counts for the class of its first sample.  Groups of a class are taken in random order
+    as long as each brings the class nearer to its share; the only group of a class is for training.
+    """
+    chosen = torch.zeros(len(labels), dtype=torch.bool)
+    members: dict[int, list[tuple[int, int]]] = {}
+    for group in groups.unique().tolist():
+        rows = (groups == group).nonzero().squeeze(1)
+        members.setdefault(int(labels[rows[0]]), []).append((group, len(rows)))
+    for label, found in sorted(members.items()):
+        order = torch.randperm(len(found), generator=keyed_generator(*key, label)).tolist()
+        wanted, taken = share * sum(size for _, size in found), 0
+        for group, size in [found[i] for i in order][:-1]:
+            if not taken or abs(taken + size - wanted) < abs(taken - wanted):
+                chosen |= groups == group
+                taken += size
+    return chosen

@@ -64,6 +64,21 @@ def digits():
     return data.load("digits")
 
 
+FEATURES = torch.arange(36.0).reshape(12, 3)
+
+
+@cache
+def people():
+    """Twelve samples of three people."""
+    return data.from_arrays(FEATURES, [0, 1] * 6, ["ann", "bob", "cid"] * 4)
+
+
+@cache
+def other():
+    """Another data set's clients: their indices fit, and mean nothing here."""
+    return partition.iid(replace(digits(), x=digits().x[:900], y=digits().y[:900], n_train=700), 4)
+
+
 @cache
 def in_groups():
     sizes = {"group_clients": [2] * 5, "group_sizes": [20] * 5, "test_size": 10}
@@ -142,6 +157,7 @@ TABLE = {
                 lambda: split([], []),
                 lambda: split([[0]], [[1500]], labels=[torch.tensor([-1])]),
                 lambda: split([[0]], [[1500]], labels=[torch.tensor([10])]),
+                other,
             ),
             "model": ("unknown", None, 3),
             "lr": POSITIVE,
@@ -288,9 +304,36 @@ TABLE = {
         {
             "train": ([torch.tensor([0.5])], [torch.tensor([[1]])], [torch.tensor([1])] * 2, [[1]]),
             "groups": (torch.tensor([0, 1]),),
+            "ids": (["ann", "bob"],),
             "labels": ([torch.tensor([1, 2])], [torch.tensor([0.5])]),
         },
         {"train": "train"},
+    ),
+    "data.from_arrays": Row(
+        data.from_arrays, {"x": FEATURES, "y": [0, 1] * 6},
+        {
+            "x": (None, "a", 3, [["a"]], FEATURES * math.inf, FEATURES[:, :, None, None, None],
+                  FEATURES.long()),
+            "y": (None, "a", 3, [0, 1], [0.5] * 12, [[0]] * 12),
+            "client": ("a", 3, [0, 1], [0.5] * 12),
+            "kind": ("unknown", 3, "image", "series", "text"),
+            "test": ("a", None, 0, 1, -0.1, NAN, [True] * 12, [True], [0.5] * 12),
+            "split": (*WORD, "group"),
+            "group": ("a", [0, 1] * 6),
+            "columns": ({"a": [0, 1]}, {"a": 3}),
+            "classes": (["a"],),
+            "missing": WORD,
+            "seed": FROM_ZERO,
+        },
+        {"x": "x|kind", "kind": "kind|x", "split": "split|group", "columns": "a must",
+         "classes": "classes"},
+    ),
+    "partition.natural": Row(
+        partition.natural, {"data": people},
+        {"data": (*TYPE, digits), "by": ("unknown", 3), "clients": (*WHOLE_OR_NONE, 100),
+         "test_share": ("a", 0, 1, -0.1, NAN), "part": WORD, "min_samples": (*WHOLE, 1000),
+         "groups": ("unknown", 3), "seed": FROM_ZERO},
+        {"data": "data|by"},
     ),
     "partition.iid": Row(
         partition.iid, {"data": digits, "clients": 3},
@@ -345,7 +388,7 @@ TABLE = {
     ),
     "partition.label_noise": Row(
         partition.label_noise, {"partition": clients, "data": digits},
-        {"partition": TYPE, "data": TYPE, "client_share": SHARE, "label_share": SHARE,
+        {"partition": (*TYPE, other), "data": TYPE, "client_share": SHARE, "label_share": SHARE,
          "seed": FROM_ZERO},
     ),
     "partition.official_test": Row(
@@ -398,6 +441,10 @@ TABLE = {
     "models.resnet18": Row(
         models.resnet18, {"channels": 3, "classes": 10, "width": 4},
         {"channels": WHOLE, "classes": WHOLE, "width": WHOLE, "stem": WORD},
+    ),
+    "models.cnn1d": Row(
+        models.cnn1d, {"channels": 3, "classes": 2},
+        {"channels": WHOLE, "classes": WHOLE, "filters": ((0, 1), (1,), (1.5, 2), "ab")},
     ),
     "models.fasttext": Row(
         models.fasttext, {"vocabulary": 9, "classes": 2},
@@ -717,6 +764,7 @@ NO_ROW = {  # public, and why there is nothing to refuse
     **{f"pfl_lib.{n}": "a module" for n in ("attention", "book", "callbacks", "data", "formulas",
        "methods", "metrics", "models", "partition")},
     "pfl_lib.__version__": "a word",
+    "data.Column": "two parts of a data set, which looks at them",
     "pfl_lib.Prox": "two tensors; train looks at them",
     "pfl_lib.local_step": "a decorator",
     "explore.Explorer": "the base class",

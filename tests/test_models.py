@@ -47,6 +47,7 @@ SMALL = {
     "resnet18": (lambda: models.resnet18(3, 10, width=4), (3, 16, 16)),
     "resnet18 imagenet": (lambda: models.resnet18(3, 10, width=6, stem="imagenet"), (3, 32, 32)),
     "fasttext": (lambda: models.fasttext(20, 10, dim=6), None),
+    "cnn1d": (lambda: models.cnn1d(3, 10, filters=(4, 5)), (3, 12)),
 }
 
 
@@ -211,7 +212,7 @@ def test_fasttext_ignores_padding():
 # ---- build ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [n for n in models.names() if n != "fasttext"])
+@pytest.mark.parametrize("name", [n for n in models.names() if n not in ("fasttext", "cnn1d")])
 @pytest.mark.parametrize(("channels", "size"), [(1, 8), (1, 28), (3, 32)])
 def test_every_image_model_is_built_for_every_image_set(name, channels, size):
     loaded = image_data(channels, size)
@@ -226,6 +227,38 @@ def test_build_for_digits_and_texts():
         assert models.build(name, digits)(digits.normalized(digits.x[:2])).shape == (2, 10)
     news = text_data()
     assert models.build("fasttext", news, dim=6)(news.normalized(news.x)).shape == (4, 4)
+
+
+def float_data(*shape):
+    x = torch.rand(4, *shape)
+    kind = "series" if len(shape) == 2 else "tabular"
+    about = {"mean": (0.5,) * shape[0], "std": (0.3,) * shape[0], "kind": kind}
+    return Dataset("numbers", x, torch.arange(4) % 2, 2, ("a", "b"), **about)
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 16)])
+def test_models_for_features_and_for_time_series(shape):
+    loaded = float_data(*shape)
+    x = loaded.normalized(loaded.x)
+    torch.testing.assert_close(x, (loaded.x - 0.5) / 0.3)
+    for name in ("logistic_regression", "mlp"):
+        assert models.build(name, loaded)(x).shape == (4, 2)
+    assert loaded.form.blank(3).dtype == torch.float32
+    with pytest.raises(ValueError, match="fasttext is a model for text data"):
+        models.build("fasttext", loaded)
+    if len(shape) == 2:
+        assert models.build("cnn1d", loaded)(x).shape == (4, 2)
+        return
+    with pytest.raises(ValueError, match="cnn1d is a model for series data; numbers is tabular"):
+        models.build("cnn1d", loaded)
+
+
+def test_cnn1d_does_not_mind_when_something_happens():
+    model = models.cnn1d(2, 3).double()
+    x = torch.zeros(2, 2, 64, dtype=torch.float64)
+    bump = torch.rand(2, 6, dtype=torch.float64)
+    x[0, :, 20:26], x[1, :, 30:36] = bump, bump  # an even shift, since a pool takes two moments
+    torch.testing.assert_close(model(x)[0], model(x)[1])
 
 
 def test_build_with_a_seed_is_repeatable_and_leaves_the_global_state_alone():

@@ -67,6 +67,14 @@ def words():
     return Dataset("words", x, y, 40, ("a", "b", "c"), kind="text", vocabulary=20)
 
 
+def waves():
+    """Sixty windows of three channels over ten moments."""
+    draw = torch.Generator().manual_seed(3)
+    x, y = torch.randn(60, 3, 10, generator=draw), torch.randint(0, 3, (60,), generator=draw)
+    scale = {"mean": (0.0, 0.1, 0.2), "std": (1.0, 0.9, 0.8)}
+    return Dataset("waves", x, y, 40, ("a", "b", "c"), kind="series", **scale)
+
+
 def build(model, data):
     # a ResNet so wide that no group of its normalisation holds a single value, which would come
     # out as 0 give or take a rounding, and fall on either side of the ReLU
@@ -77,7 +85,7 @@ def build(model, data):
 @pytest.mark.parametrize("model", pfl_lib.models.names())
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_every_model_in_every_engine_and_chunk(data, model, optimizer):
-    data = words() if model == "fasttext" else data
+    data = {"fasttext": words, "cnn1d": waves}.get(model, lambda: data)()
     order = torch.arange(17)
     clients = partition.Partition(
         "small", (order[:6], order[6:9], order[9:]), (order[:9], order[9:11], order[11:])

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from pfl_lib import _check
 from pfl_lib.data import ag_news, bundled, cifar, idx, own, tiny_imagenet
-from pfl_lib.data.dataset import Dataset
+from pfl_lib.data.arrays import from_arrays
+from pfl_lib.data.dataset import Column, Dataset
 
-__all__ = ["Dataset", "load", "names"]
+__all__ = ["Column", "Dataset", "from_arrays", "load", "names"]
 
 _WITH_PACKAGES = {"digits": bundled.digits, "mnist5k": bundled.mnist5k}
 _FROM_FILES: dict[str, Callable[..., Dataset]] = {

@@ -1,7 +1,9 @@
 """What every loader returns: one pool of samples, the official training part first."""
 
 import hashlib
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 
@@ -25,20 +27,46 @@ class SampleForm:
 
     def blank(self, count: int) -> torch.Tensor:
         """A batch of ``count`` samples as a model reads them, all zero."""
-        dtype = torch.float32 if self.kind == "image" else torch.int64
+        dtype = torch.int64 if self.kind == "text" else torch.float32
         return torch.zeros(count, *self.shape, dtype=dtype)
+
+
+#: kind of data: type and number of axes of ``x``
+KINDS = {
+    "image": (torch.uint8, 4),
+    "text": (torch.int64, 2),
+    "tabular": (torch.float32, 2),
+    "series": (torch.float32, 3),
+}
+
+
+class Column(NamedTuple):
+    """What is known about each sample beside its label: who wrote it, where it was taken.
+
+    ``values``: int64 of shape (n,), numbers from 0.  ``names``: what each number stands for.
+
+    >>> Column(torch.tensor([0, 1, 0]), ("ann", "bob")).names[1]
+    'bob'
+    """
+
+    values: torch.Tensor
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Samples of one data set, held once in memory.
 
-    ``x``: images as uint8 of shape (n, channels, height, width), or token ids as int64 of shape
-    (n, length), 0 for padding and 1 for unknown words.  ``y``: labels as int64 of shape (n,).
+    ``x``: images as uint8 of shape (n, channels, height, width); token ids as int64 of shape
+    (n, length), 0 for padding and 1 for unknown words; features as float32 of shape (n, features),
+    kind ``"tabular"``; time series as float32 of shape (n, channels, time), kind ``"series"``.
+    ``y``: labels as int64 of shape (n,).
     The first ``n_train`` rows are the official training part, the others the official test part.
-    ``mean`` and ``std``: per channel, of pixels on the scale 0..1.  ``note``: what is not official
-    about these samples ("" if nothing).  ``coarse``: superclasses (CIFAR-100) or None.
-    ``vocabulary``: number of token ids (text), 0 for images.
+    ``mean`` and ``std``: per channel or feature; of pixels on the scale 0..1.  ``note``: what is
+    not official about these samples ("" if nothing).  ``coarse``: superclasses (CIFAR-100) or None.
+    ``vocabulary``: number of token ids (text), otherwise 0.
+    ``columns``: what else is known about each sample, by name (``"writer"``, ``"subject"``).
+    ``client``: the column that says whose sample it is, "" where nobody knows.
 
     >>> import pfl_lib
     >>> data = pfl_lib.data.load("digits")
@@ -59,12 +87,15 @@ class Dataset:
     note: str = ""
     coarse: torch.Tensor | None = None
     vocabulary: int = 0
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    client: str = ""
 
     def __post_init__(self):
         n = len(self.x)
-        if self.kind not in ("image", "text"):
-            raise ValueError(f"kind must be 'image' or 'text', got {self.kind!r}")
-        dtype, ndim = (torch.uint8, 4) if self.kind == "image" else (torch.int64, 2)
+        if self.kind not in KINDS:
+            known = ", ".join(map(repr, KINDS))
+            raise ValueError(f"kind must be one of {known}, got {self.kind!r}")
+        dtype, ndim = KINDS[self.kind]
         if self.x.dtype != dtype or self.x.ndim != ndim:
             raise ValueError(
                 f"x of {self.name}: {self.kind} data must be a {dtype} tensor with {ndim} axes, "
@@ -87,10 +118,30 @@ class Dataset:
                 f"y of {self.name}: labels must lie in [0, {len(self.classes) - 1}], "
                 f"got {low}..{high}"
             )
-        if self.kind == "image" and not len(self.mean) == len(self.std) == self.x.shape[1]:
+        if self.kind != "text" and not len(self.mean) == len(self.std) == self.x.shape[1]:
+            what = "features" if self.kind == "tabular" else "channels"
             raise ValueError(
                 f"mean and std of {self.name} need one number for each of the "
-                f"{self.x.shape[1]} channels, got {self.mean!r} and {self.std!r}"
+                f"{self.x.shape[1]} {what}, got {self.mean!r} and {self.std!r}"
+            )
+        self._check_columns(n)
+
+    def _check_columns(self, n):
+        for name, (values, names) in self.columns.items():
+            if values.dtype != torch.int64 or values.shape != (n,):
+                raise ValueError(
+                    f"columns[{name!r}] of {self.name} must be int64 of shape ({n},), "
+                    f"got {values.dtype} of shape {tuple(values.shape)}"
+                )
+            if int(values.min()) < 0 or int(values.max()) >= len(names):
+                raise ValueError(
+                    f"columns[{name!r}] of {self.name}: numbers must lie in "
+                    f"[0, {len(names) - 1}], one for each of its names"
+                )
+        if self.client and self.client not in self.columns:
+            raise ValueError(
+                f"client of {self.name} must name one of its columns "
+                f"({', '.join(self.columns) or 'there are none'}), got {self.client!r}"
             )
 
     def checksum(self):
@@ -104,6 +155,23 @@ class Dataset:
         for tensor in (self.x, self.y):
             digest.update(tensor.contiguous().numpy().data)
         return digest.hexdigest()
+
+    def identity(self):
+        """What a partition remembers of the data set that it was made for.
+
+        >>> import pfl_lib
+        >>> pfl_lib.data.load("digits").identity()["samples"]
+        1797
+        """
+        some = self.x[:: max(1, len(self.x) // 256)]  # all of it may be gigabytes
+        short = lambda t: hashlib.blake2b(t.contiguous().numpy(), digest_size=6).hexdigest()  # noqa: E731
+        return {
+            "name": self.name,
+            "samples": len(self.x),
+            "n_train": self.n_train,
+            "inputs": short(some),
+            "labels": short(self.y),
+        }
 
     @property
     def x_train(self):
@@ -136,13 +204,14 @@ class Dataset:
         return SampleForm(self.name, self.kind, self.shape, self.classes, self.vocabulary)
 
     def normalized(self, x, dtype=torch.float32):
-        """What a model reads: pixels (x/255 - mean) / std in ``dtype``; token ids unchanged."""
+        """What a model reads: (x - mean) / std in ``dtype``, pixels over 255; token ids as is."""
         if self.kind == "text":
             return x
         form = (-1, *([1] * (self.x.ndim - 2)))
         mean = torch.tensor(self.mean, dtype=dtype, device=x.device).reshape(form)
         std = torch.tensor(self.std, dtype=dtype, device=x.device).reshape(form)
-        return (x.to(dtype) / 255 - mean) / std
+        x = x.to(dtype) / 255 if self.kind == "image" else x.to(dtype)
+        return (x - mean) / std
 
     normalised = _deprecated.renamed("normalised", normalized)
 
@@ -166,7 +235,12 @@ class Dataset:
     def __repr__(self):
         note = f"; {self.note}" if self.note else ""
         form = "×".join(map(str, self.shape))
+        natural = ""
+        if self.client:
+            natural = (
+                f", natural clients: {len(self.columns[self.client].names):,} by {self.client}"
+            )
         return (
             f"Dataset({self.name}: {self.n_train:,} training and {self.n_test:,} test samples of "
-            f"{form} ({self.kind}), {len(self.classes)} classes{note})"
+            f"{form} ({self.kind}), {len(self.classes)} classes{natural}{note})"
         )

@@ -67,7 +67,7 @@ def load(path):
         return Dataset(x=torch.from_numpy(tokens), kind="text", vocabulary=known, **common)
     images, notes = zip(*(_images(path, f"x_{part}", arrays) for part in ("train", "test")))
     x = torch.from_numpy(np.concatenate(images))
-    mean, std = _moments(x[:n_train])
+    mean, std = moments(x[:n_train])
     return Dataset(x=x, mean=mean, std=std, note=max(notes), **common)
 
 
@@ -141,30 +141,38 @@ def _classes(path, arrays, count):
 
 
 def _images(path, key, arrays):
-    x, note = arrays[key], ""
+    try:
+        return image_array(key, arrays[key])
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def image_array(key, x):
+    """Pixels as uint8 of shape (n, channels, height, width), and a note where they were rounded."""
+    note = ""
     if x.ndim not in (3, 4):
         raise ValueError(
-            f"{path}: {key} must be images (n, height, width) or (n, channels, height, width), or "
+            f"{key} must be images (n, height, width) or (n, channels, height, width), or "
             f"integer token ids (n, length); got shape {x.shape} of {x.dtype}"
         )
     if np.issubdtype(x.dtype, np.floating):
         if not np.isfinite(x).all():
-            raise ValueError(f"{path}: {key} holds NaN or infinite values")
+            raise ValueError(f"{key} holds NaN or infinite values")
         if x.min() < 0 or x.max() > 1:
             raise ValueError(
-                f"{path}: {key} of {x.dtype} must lie in 0..1 (or use integers 0..255), "
+                f"{key} of {x.dtype} must lie in 0..1 (or use integers 0..255), "
                 f"got {x.min():g}..{x.max():g}"
             )
         x, note = np.rint(x * 255), "pixels were given as numbers in 0..1; rounded to 256 levels"
     elif not np.issubdtype(x.dtype, np.integer):
-        raise ValueError(f"{path}: {key} must be numbers, got {x.dtype}")
+        raise ValueError(f"{key} must be numbers, got {x.dtype}")
     elif x.min() < 0 or x.max() > 255:
-        raise ValueError(f"{path}: {key} must lie in 0..255, got {x.min()}..{x.max()}")
+        raise ValueError(f"{key} must lie in 0..255, got {x.min()}..{x.max()}")
     x = x.astype(np.uint8)
     return np.ascontiguousarray(x[:, None] if x.ndim == 3 else x), note
 
 
-def _moments(x):
+def moments(x):
     """Mean and deviation of each channel on the scale 0..1, from a histogram: exact and small."""
     level = np.arange(256) / 255
     mean, std = [], []

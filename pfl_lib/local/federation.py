@@ -295,6 +295,7 @@ def _check_clients(data: Dataset, partition: Partition) -> None:
         raise TypeError(f"partition must be a Partition (see pfl_lib.partition), got {partition!r}")
     if partition.m < 1:
         raise ValueError("the partition has no client")
+    partition.check_source(data)
     n = len(data.y)
     for i, (train, test) in enumerate(zip(partition.train, partition.test)):
         for part, index in (("training", train), ("test", test)):

@@ -11,6 +11,7 @@ from pfl_lib.partition.hidden_groups import (  # noqa: F401  named in results
     conflicting_labels,
     grouped,
 )
+from pfl_lib.partition.natural import natural
 from pfl_lib.partition.splits import (  # noqa: F401  named in results
     _dirichlet_counts,
     class_subset,
@@ -30,6 +31,7 @@ __all__ = [
     "iid",
     "label_noise",
     "load",
+    "natural",
     "official_test",
     "pathological",
     "scarce",

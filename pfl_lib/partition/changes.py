@@ -1,11 +1,13 @@
-"""Changes to a partition: fewer samples, some held out, another test part, wrong labels."""
+"""Changes to a partition: fewer samples, some held out, newcomers, other tests, wrong labels."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
 
 from pfl_lib import _check
 from pfl_lib.partition.checks import _door
+from pfl_lib.partition.table import Partition
 from pfl_lib.random import keyed_generator
 
 
@@ -74,20 +76,29 @@ def hold_out(partition, share=0.2, seed=0):
     return tested, replace(tested, test=held, about=f"{about} and tested on")
 
 
-def set_aside(partition, clients):
+def set_aside(
+    partition: Partition, clients: int | Sequence[int] | torch.Tensor, seed: int = 0
+) -> tuple[Partition, Partition]:
     """Some ``clients`` come later: two partitions (members, newcomers).
 
     Train on the members, then serve the newcomers: see :func:`pfl_lib.serve_newcomers`.  Both keep
-    their order; ``clients`` are numbers of clients, and some member must be left.
+    their order; ``clients`` are numbers of clients, or how many of them, drawn by ``seed``; some
+    member must be left.
 
     >>> import pfl_lib
     >>> data = pfl_lib.data.load("digits")
     >>> members, newcomers = set_aside(pfl_lib.partition.iid(data, clients=4), [1, 3])
     >>> members.m, newcomers.m
     (2, 2)
+    >>> set_aside(pfl_lib.partition.iid(data, clients=4), clients=1)[0].m
+    3
     """
-    _door(partition=partition)
-    given = _check.numbers("clients", clients)
+    _door(seed, partition=partition)
+    if isinstance(clients, int) and not isinstance(clients, bool) and clients > 0:
+        order = torch.randperm(partition.m, generator=keyed_generator(seed, "set_aside"))
+        given = order[:clients]
+    else:
+        given = _check.numbers("clients", clients)
     if given.dtype == torch.bool or given.is_floating_point() or given.ndim != 1:
         raise TypeError(f"clients must be a list of client numbers, got {clients!r}")
     late = given.tolist()
@@ -98,18 +109,21 @@ def set_aside(partition, clients):
             f"all, got {late}"
         )
     members = [i for i in range(partition.m) if i not in late]
-    return tuple(
-        replace(
-            partition,
-            **{
-                part: [getattr(partition, part)[i] for i in some]
-                for part in ("train", "test", "labels")
-                if getattr(partition, part) is not None
-            },
-            groups=None if partition.groups is None else partition.groups[some],
-            about=f"{partition.about}; {len(some)} of {partition.m} clients, {who}",
-        )
-        for some, who in ((members, "the members"), (sorted(late), "the newcomers"))
+    return _some(partition, members, "the members"), _some(partition, sorted(late), "the newcomers")
+
+
+def _some(partition, who, word):
+    """The clients ``who`` of a partition."""
+    pick = lambda rows: rows and tuple(rows[i] for i in who)  # noqa: E731
+    groups = partition.groups
+    return replace(
+        partition,
+        train=pick(partition.train),
+        test=pick(partition.test),
+        labels=pick(partition.labels),
+        groups=None if groups is None else groups[who],
+        ids=pick(partition.ids),
+        about=f"{partition.about}; {len(who)} of {partition.m} clients, {word}",
     )
 
 

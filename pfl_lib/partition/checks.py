@@ -11,6 +11,8 @@ def _door(seed=0, **given):
     for name, value in given.items():
         if not isinstance(value, kinds[name]):
             raise TypeError(f"{name} must be a {kinds[name].__name__}, got {value!r}")
+    if "partition" in given and "data" in given:
+        given["partition"].check_source(given["data"])
     _check.whole("seed", seed, at_least=0)
 
 

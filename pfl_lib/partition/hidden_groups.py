@@ -72,7 +72,15 @@ def grouped(
         words.append(f"training sizes are {scale:g} of the paper's or the given ones")
     if shared:
         words.append(_shared_words(data, shared))
-    return Partition("grouped", train, test, groups=member, seed=seed, about="; ".join(words))
+    return Partition(
+        "grouped",
+        train,
+        test,
+        groups=member,
+        seed=seed,
+        about="; ".join(words),
+        source=data.identity(),
+    )
 
 
 def _shared_words(data, shared):

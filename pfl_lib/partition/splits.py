@@ -29,6 +29,7 @@ def iid(data, clients, seed=0):
         train=train.tensor_split(clients),
         test=(test + data.n_train).tensor_split(clients),
         seed=seed,
+        source=data.identity(),
         about=f"{data.name} split uniformly at random",
     )
 
@@ -80,6 +81,7 @@ def pathological(data, clients, classes_per_client=2, seed=0):
         name="pathological",
         **parts,
         seed=seed,
+        source=data.identity(),
         about=f"{data.name} in shards, {per_client} classes for each client",
     )
 
@@ -143,6 +145,7 @@ def dirichlet(data, clients, a, form="fedacs", min_size=10, tries=100, seed=0):
         train=train,
         test=test,
         seed=seed,
+        source=data.identity(),
         about=f"{data.name} by class proportions from Dirichlet({a:g}), {how}",
     )
 
@@ -218,6 +221,7 @@ def class_subset(data, clients=10, classes_per_client=6, iid=False, test_share=0
         train=[shuffled(p, 0, seed, "class_subset", "train", i) for i, p in enumerate(train)],
         test=[shuffled(p, 0, seed, "class_subset", "test", i) for i, p in enumerate(test)],
         seed=seed,
+        source=data.identity(),
         about=f"{data.name} in {clients} equal parts of a class, {per_client} classes a client, "
         f"{kind}; {test_share:.0%} for testing",
     )

@@ -2,9 +2,10 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +21,8 @@ class Partition:
     ``train`` and ``test``: one int64 tensor of indices into ``data.x`` for each client.
     ``groups``: the hidden group of each client, or None.  ``labels``: what each client believes its
     training labels are (see :func:`label_noise`), or None for the true ones.
+    ``ids``: who each client is in the data set (a writer, a hospital), or ().  ``source``: which
+    data set it was made for (``data.identity()``); no other is accepted with it.  None: any.
 
     >>> train = [torch.tensor([0, 1]), torch.tensor([2])]
     >>> mine = Partition("mine", train, test=[torch.tensor([3]), torch.tensor([4])])
@@ -34,6 +37,8 @@ class Partition:
     labels: Sequence[torch.Tensor] | None = None
     seed: int = 0
     about: str = ""
+    ids: Sequence[str] = ()
+    source: Mapping[str, Any] | None = None
 
     def __post_init__(self):
         for field in ("train", "test", "labels"):
@@ -59,6 +64,9 @@ class Partition:
                     )
         if self.groups is not None and self.groups.shape != (self.m,):
             raise ValueError(f"groups must be one number for each of {self.m} clients")
+        object.__setattr__(self, "ids", tuple(self.ids))
+        if self.ids and len(self.ids) != self.m:
+            raise ValueError(f"ids must be one for each of {self.m} clients, got {len(self.ids)}")
 
     @property
     def m(self):
@@ -71,8 +79,27 @@ class Partition:
         rows = [torch.bincount(data.y[i], minlength=len(data.classes)) for i in getattr(self, part)]
         return torch.stack(rows)
 
+    def check_source(self, data):
+        """Raise where this partition was made for another data set than ``data``.
+
+        The same samples in another form (half their size, under other labels) are the same set.
+        """
+        made, here = self.source, data.identity()
+        if made is None:
+            return self
+        same = all(made.get(key) == here[key] for key in ("samples", "n_train"))
+        if not same or not any(made.get(key) == here[key] for key in ("inputs", "labels")):
+            raise ValueError(
+                f"partition {self.name!r} was made for {made.get('name')} with "
+                f"{made.get('samples'):,} samples ({made.get('n_train'):,} of them for training), "
+                f"data is {data.name} with {len(data):,} ({data.n_train:,}) and other samples: its "
+                "indices mean nothing here; split this data set"
+            )
+        return self
+
     def check(self, data):
         """Raise where these indices do not fit ``data``, repeat, or leak test samples."""
+        self.check_source(data)
         trained = torch.zeros(len(data), dtype=torch.bool)
         for part in ("train", "test"):
             for i, index in enumerate(getattr(self, part)):
@@ -128,6 +155,9 @@ class Partition:
         }
         if self.groups is not None:
             arrays["groups"] = self.groups.numpy()
+        if self.ids or self.source is not None:
+            source = None if self.source is None else dict(self.source)
+            arrays["origin"] = np.array(json.dumps([list(self.ids), source]))
         if self.labels is not None:
             arrays["labels"] = torch.cat(tuple(self.labels)).numpy()
         aside = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -143,10 +173,13 @@ class Partition:
         """Read what :meth:`save` wrote."""
         path = Path(path)
         needed = ("about", "train", "train_sizes", "test", "test_sizes")
-        arrays = read_arrays(path, needed, ("groups", "labels"))
+        arrays = read_arrays(path, needed, ("groups", "labels", "origin"))
         try:
             name, seed, about = json.loads(str(arrays["about"]))
-            for key in arrays.keys() - {"about"}:
+            ids, source = json.loads(str(arrays.get("origin", "[[], null]")))
+            if source is not None and {type(source[k]) for k in ("samples", "n_train")} != {int}:
+                raise ValueError(f"origin should describe a data set, got {source!r}")
+            for key in arrays.keys() - {"about", "origin"}:
                 if arrays[key].dtype != np.int64 or arrays[key].ndim != 1:
                     raise ValueError(f"{key} should be a list of int64")
             parts = {"train": arrays["train"], "test": arrays["test"]}
@@ -159,8 +192,9 @@ class Partition:
                     raise ValueError(f"the clients' sizes do not add up to {key}")
                 rows[key] = torch.from_numpy(joined).split(sizes.tolist())
             groups = torch.from_numpy(arrays["groups"]) if "groups" in arrays else None
-            return cls(name=name, seed=seed, about=about, groups=groups, **rows)
-        except (ValueError, TypeError) as error:
+            more = {"ids": tuple(map(str, ids)), "source": source}
+            return cls(name=name, seed=seed, about=about, groups=groups, **more, **rows)
+        except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"{path}: not a saved partition ({error})") from error
 
     def __repr__(self):

@@ -1,0 +1,285 @@
+"""Data that somebody has in memory: NumPy, torch or pandas, with or without natural clients."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from pfl_lib import _check
+from pfl_lib._dealing import groups_for_test, share_for_test
+from pfl_lib.data.dataset import KINDS, Column, Dataset
+from pfl_lib.data.own import image_array, moments
+
+
+def from_arrays(
+    x: Any,
+    y: Any,
+    client: Any = None,
+    *,
+    name: str = "own",
+    kind: str | None = None,
+    test: Any = 0.25,
+    split: str = "random",
+    group: Any = None,
+    columns: Mapping[str, Any] | None = None,
+    classes: Sequence[str] | None = None,
+    missing: str = "refuse",
+    vocabulary: int | None = None,
+    note: str = "",
+    seed: int = 0,
+) -> Dataset:
+    """A :class:`Dataset` from arrays: NumPy or torch, or a pandas DataFrame of features.
+
+    ``x``: features (n, features), time series (n, channels, time), images (n, height, width) or
+    (n, channels, height, width) as whole numbers 0..255 or numbers in 0..1, or token ids
+    (n, length).  ``kind`` says which: ``"tabular"``, ``"series"``, ``"image"`` or ``"text"``; it
+    has to be said only for whole numbers of shape (n, k), which may be features or token ids.
+    ``y``: one label for each sample, whole numbers or words; ``classes`` names them in order.
+    ``client``: whose sample it is, whole numbers or words; ``columns``: what else is known about
+    each sample, by name.  ``y``, ``client`` and ``group`` may name a column, too; of a DataFrame
+    every column that is not named is a feature.
+
+    ``test``: the share for testing, or a mask that says which samples are.  ``split`` says how a
+    share is cut, client by client: ``"random"`` (every class alike), ``"time"`` (the last samples
+    of each client, in the order given) or ``"group"``: whole groups of samples that belong
+    together, such as overlapping windows of one recording, so that none lies on both sides.
+
+    Features and series are standardised by the training part alone, each feature or channel by
+    itself; what is constant becomes 0.  ``missing``: what becomes of NaN in features: ``"refuse"``,
+    ``"mean"`` (the mean of the training part) or ``"flag"`` (the mean, and one more feature that is
+    1 where the value was missing).
+
+    >>> import numpy as np
+    >>> x, y = np.arange(24.0).reshape(12, 2), np.array(["no", "yes"] * 6)
+    >>> data = from_arrays(x, y, client=["ann", "bob", "cid"] * 4, name="toy")
+    >>> data.n_train, data.n_test, data.kind, data.classes
+    (9, 3, 'tabular', ('no', 'yes'))
+    >>> data.columns["client"].names
+    ('ann', 'bob', 'cid')
+    """
+    x, taken = _table(x, y, client, group, columns)
+    kind = _kind(x, kind)
+    label_names, y = _labels(taken.pop("y"), classes)
+    n = len(x)
+    own = {key: _column(key, values) for key, values in taken.items()}
+    for what, values in {"y": y, **{key: column.values for key, column in own.items()}}.items():
+        if len(values) != n:
+            raise ValueError(
+                f"{what} must be one for each of {n:,} samples in x, got {len(values):,}"
+            )
+    client_column = _named("client", client)
+    whose = own[client_column].values if client_column else torch.zeros(n, dtype=torch.int64)
+    among = own[_named("group", group)].values if group is not None else None
+    _check.whole("seed", seed, at_least=0)
+    tested = _tested(test, split, y, whose, among, seed)
+    if kind == "tabular":
+        x = _filled(x, tested, missing)
+    order = torch.cat([(~tested).nonzero().squeeze(1), tested.nonzero().squeeze(1)])
+    x, more = _samples(x[order.numpy()], kind, int((~tested).sum()), vocabulary)
+    if more.get("note"):
+        note = "; ".join(filter(None, (note, more.pop("note"))))
+    return Dataset(
+        name=name,
+        x=x,
+        y=y[order],
+        n_train=int((~tested).sum()),
+        classes=label_names,
+        kind=kind,
+        columns={key: Column(c.values[order], c.names) for key, c in own.items()},
+        client=client_column,
+        **{"note": note, **more},
+    )
+
+
+def _named(argument, value):
+    """Under which name a column is kept: its own, or that of the argument."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else argument
+
+
+def _table(x, y, client, group, columns):
+    """The inputs as an array, and the columns that were given or named, label included."""
+    known = dict(columns or {})
+    frame = hasattr(x, "columns") and hasattr(x, "to_numpy")
+    taken = dict(known)
+    for argument, value in (("y", y), ("client", client), ("group", group)):
+        if value is None and argument != "y":
+            continue
+        if not isinstance(value, str):
+            taken[argument] = value
+        elif value in known:
+            taken["y" if argument == "y" else value] = known[value]
+        elif frame and value in x.columns:
+            taken["y" if argument == "y" else value] = x[value].to_numpy()
+        else:
+            there = [*known, *(map(str, x.columns) if frame else ())]
+            raise ValueError(
+                f"{argument} must be one value for each sample or the name of a column "
+                f"({', '.join(there) or 'there are none'}), got {value!r}"
+            )
+    if not frame:
+        return _array("x", x), taken
+    named = {value for value in (y, client, group) if isinstance(value, str)}
+    features = x[[column for column in x.columns if column not in named]]
+    words = [str(c) for c in features if features[c].dtype.kind not in "biuf"]
+    if words:
+        raise TypeError(
+            f"x must hold numbers; columns of words: {', '.join(words)} (write them as numbers, "
+            "for instance with pandas.get_dummies)"
+        )
+    return features.to_numpy(dtype=np.float64), taken
+
+
+def _array(argument, value):
+    if isinstance(value, torch.Tensor):
+        value = value.detach().cpu().numpy()
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        array = np.asarray(None)
+    if array.dtype == object and array.ndim == 1 and all(isinstance(v, str) for v in array):
+        array = array.astype(str)  # as pandas keeps words
+    if array.ndim == 0 or array.dtype.kind not in "biufUS" or len(array) == 0:
+        raise TypeError(
+            f"{argument} must be an array, a tensor or a list with one entry for each sample, "
+            f"got {type(value).__name__}"
+        )
+    return array
+
+
+def _kind(x, kind):
+    if kind is not None:
+        _check.one_of("kind", kind, KINDS)
+    whole = x.dtype.kind in "biu"
+    if kind is None:
+        by_axes = {3: "image" if whole else "series", 4: "image"}
+        if x.ndim == 2 and whole:
+            raise ValueError(
+                "kind must be said for whole numbers of shape (n, k): 'tabular' for features, "
+                "'text' for token ids"
+            )
+        kind = "tabular" if x.ndim == 2 else by_axes.get(x.ndim)
+    axes = {"tabular": (2,), "text": (2,), "series": (3,), "image": (3, 4)}
+    if kind is None or x.ndim not in axes[kind] or x.dtype.kind not in "biuf":
+        raise ValueError(
+            "x must be numbers: features (n, features), series (n, channels, time), images "
+            "(n, height, width) or (n, channels, height, width), or token ids (n, length); got "
+            f"{x.dtype} of shape {x.shape}" + (f" for kind={kind!r}" if kind else "")
+        )
+    return kind
+
+
+def _labels(values, classes):
+    """Names of the classes, and labels as int64."""
+    y = _array("y", values)
+    if y.ndim != 1 or y.dtype.kind == "f":
+        raise ValueError(
+            f"y must be one label for each sample, whole numbers or words, got {y.dtype} of shape "
+            f"{y.shape}"
+        )
+    whole = y.dtype.kind in "biu"
+    if classes is None:
+        found = np.unique(y)
+        if whole and int(found[0]) >= 0 and int(found[-1]) < 2 * len(found):
+            return tuple(map(str, range(int(found[-1]) + 1))), torch.from_numpy(y.astype(np.int64))
+        classes = tuple(map(str, found))
+        return classes, torch.from_numpy(np.searchsorted(found, y).astype(np.int64))
+    classes = tuple(map(str, classes))
+    if whole:
+        if int(y.min()) < 0 or int(y.max()) >= len(classes):
+            raise ValueError(
+                f"y must lie in 0..{len(classes) - 1}, the numbers of classes; "
+                f"got {y.min()}..{y.max()}"
+            )
+        return classes, torch.from_numpy(y.astype(np.int64))
+    number = {label: i for i, label in enumerate(classes)}
+    strange = sorted({str(label) for label in y} - set(number))
+    if strange:
+        raise ValueError(f"y has labels that classes does not name: {', '.join(strange[:5])}")
+    return classes, torch.tensor([number[str(label)] for label in y])
+
+
+def _column(name, values):
+    values = _array(name, values)
+    if values.ndim != 1 or values.dtype.kind == "f":
+        raise ValueError(
+            f"{name} must be one whole number or word for each sample, got {values.dtype} of shape "
+            f"{values.shape}"
+        )
+    found, codes = np.unique(values, return_inverse=True)
+    return Column(torch.from_numpy(codes.astype(np.int64)), tuple(map(str, found)))
+
+
+def _tested(test, split, y, whose, among, seed):
+    """Which samples are for testing, as a mask."""
+    _check.one_of("split", split, ("random", "time", "group"))
+    if (split == "group") != (among is not None):
+        raise ValueError(
+            "group must say which samples belong together if and only if split='group'; "
+            f"got split={split!r}" + ("" if among is None else " with a group")
+        )
+    if not np.isscalar(test):
+        mask = _array("test", test)
+        if mask.dtype != bool or mask.shape != (len(y),) or mask.all():
+            raise ValueError(
+                f"test must be a share or a mask of shape ({len(y)},) that leaves something to "
+                f"train on, got {mask.dtype} of shape {mask.shape}"
+            )
+        return torch.from_numpy(mask)
+    share = _check.between("test", test, 0, 1, "()")
+    tested = torch.zeros(len(y), dtype=torch.bool)
+    for i in range(int(whose.max()) + 1):
+        rows = (whose == i).nonzero().squeeze(1)
+        if split == "time":
+            count = min(len(rows) - 1, max(1, round(share * len(rows))))
+            tested[rows[len(rows) - count :]] = True
+        elif split == "group":
+            tested[rows] = groups_for_test(y[rows], among[rows], share, seed, "from_arrays", i)
+        else:
+            tested[rows] = share_for_test(y[rows], share, seed, "from_arrays", i)
+    return tested
+
+
+def _filled(x, tested, missing):
+    """Features without NaN."""
+    _check.one_of("missing", missing, ("refuse", "mean", "flag"))
+    x = x.astype(np.float64)
+    gone = np.isnan(x)
+    if not gone.any():
+        return x
+    if missing == "refuse":
+        raise ValueError(
+            f"missing='refuse': x has {int(gone.sum()):,} missing values (NaN); say missing='mean' "
+            "or missing='flag', or fill them yourself"
+        )
+    seen = np.where(gone, 0.0, x)[~tested.numpy()]
+    count = (~gone)[~tested.numpy()].sum(0)
+    mean = seen.sum(0) / np.maximum(count, 1)
+    flags = gone[:, gone.any(0)].astype(np.float64) if missing == "flag" else x[:, :0]
+    return np.concatenate([np.where(gone, mean, x), flags], axis=1)
+
+
+def _samples(x, kind, n_train, vocabulary):
+    """The inputs as a tensor, and what a data set of that kind must know of them."""
+    if kind == "text":
+        if x.dtype.kind not in "iu":
+            raise ValueError(f"x must hold whole numbers as token ids, got {x.dtype}")
+        known = int(x.max()) + 1 if vocabulary is None else _check.whole("vocabulary", vocabulary)
+        if int(x.min()) < 0 or int(x.max()) >= known:
+            raise ValueError(f"x: token ids must lie in 0..{known - 1}, got {x.min()}..{x.max()}")
+        return torch.from_numpy(x.astype(np.int64)), {"vocabulary": known}
+    if kind == "image":
+        pixels, note = image_array("x", x)
+        tensor = torch.from_numpy(pixels)
+        mean, std = moments(tensor[:n_train])
+        return tensor, {"mean": mean, "std": std, "note": note}
+    x = x.astype(np.float64)
+    if not np.isfinite(x).all():
+        raise ValueError("x must hold finite numbers, got NaN or infinity")
+    axes = (0,) if kind == "tabular" else (0, 2)
+    mean, std = x[:n_train].mean(axes), x[:n_train].std(axes)
+    std[std <= 1e-6 * np.maximum(np.abs(mean), 1e-6)] = 1.0  # what is constant becomes 0
+    tensor = torch.from_numpy(x.astype(np.float32))
+    return tensor, {"mean": tuple(mean.tolist()), "std": tuple(std.tolist())}
