@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -71,6 +72,14 @@ FEATURES = torch.arange(36.0).reshape(12, 3)
 def people():
     """Twelve samples of three people."""
     return data.from_arrays(FEATURES, [0, 1] * 6, ["ann", "bob", "cid"] * 4)
+
+
+@cache
+def pair():
+    """Two samples that call themselves MNIST, and a published split of them."""
+    x = torch.zeros(2, 1, 2, 2, dtype=torch.uint8)
+    scale = {"mean": (0.0,), "std": (1.0,)}
+    return data.Dataset("mnist", x, torch.tensor([0, 1]), 1, ("0", "1"), **scale)
 
 
 @cache
@@ -342,7 +351,7 @@ TABLE = {
     "partition.pathological": Row(
         partition.pathological, {"data": digits, "clients": 5},
         {"data": TYPE, "clients": (*WHOLE, 100_000, 2), "classes_per_client": (*WHOLE, 11),
-         "seed": FROM_ZERO},
+         "seed": FROM_ZERO, "form": WORD},
     ),
     "partition.grouped": Row(
         partition.grouped, {"data": digits},
@@ -390,6 +399,11 @@ TABLE = {
         partition.label_noise, {"partition": clients, "data": digits},
         {"partition": (*TYPE, other), "data": TYPE, "client_share": SHARE, "label_share": SHARE,
          "seed": FROM_ZERO},
+    ),
+    "partition.published": Row(
+        lambda name, data: partition.published(name, data, root="here"),
+        {"name": "fedala-mnist", "data": pair},
+        {"name": WORD, "data": (*TYPE, digits)},
     ),
     "partition.official_test": Row(
         partition.official_test, {"partition": clients, "data": digits},
@@ -698,6 +712,9 @@ def call(name, changes):
     arguments = {key: made(value) for key, value in {**row.good, **changes}.items()}
     if name == "pfl_lib.History":
         return _history(arguments["path"])
+    if name == "partition.published":
+        Path("here").mkdir(exist_ok=True)
+        np.savez("here/fedala_mnist_dir01.npz", train_0=np.array([1]), test_0=np.array([0]))
     if name == "partition.load" and arguments["path"] == "good":
         clients().save("good")
     return row.call(**arguments)

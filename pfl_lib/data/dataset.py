@@ -66,7 +66,9 @@ class Dataset:
     not official about these samples ("" if nothing).  ``coarse``: superclasses (CIFAR-100) or None.
     ``vocabulary``: number of token ids (text), otherwise 0.
     ``columns``: what else is known about each sample, by name (``"writer"``, ``"subject"``).
-    ``client``: the column that says whose sample it is, "" where nobody knows.
+    ``client``: the column that says whose sample it is, "" where nobody knows.  ``together``: the
+    column of samples that belong together, such as overlapping windows of one recording: no split
+    may put them on both sides ("" if there is none).
 
     >>> import pfl_lib
     >>> data = pfl_lib.data.load("digits")
@@ -89,6 +91,7 @@ class Dataset:
     vocabulary: int = 0
     columns: Mapping[str, Column] = field(default_factory=dict)
     client: str = ""
+    together: str = ""
 
     def __post_init__(self):
         n = len(self.x)
@@ -138,11 +141,13 @@ class Dataset:
                     f"columns[{name!r}] of {self.name}: numbers must lie in "
                     f"[0, {len(names) - 1}], one for each of its names"
                 )
-        if self.client and self.client not in self.columns:
-            raise ValueError(
-                f"client of {self.name} must name one of its columns "
-                f"({', '.join(self.columns) or 'there are none'}), got {self.client!r}"
-            )
+        for field_name in ("client", "together"):
+            named = getattr(self, field_name)
+            if named and named not in self.columns:
+                raise ValueError(
+                    f"{field_name} of {self.name} must name one of its columns "
+                    f"({', '.join(self.columns) or 'there are none'}), got {named!r}"
+                )
 
     def checksum(self):
         """A short name for exactly these samples and labels.

@@ -12,7 +12,7 @@ import torch
 
 from pfl_lib._torchvision import import_torchvision
 from pfl_lib.data.dataset import Dataset
-from pfl_lib.data.own import DEFLATE_AT_MOST
+from pfl_lib.data.own import DEFLATE_AT_MOST, read_arrays
 from pfl_lib.data.places import about_counts, locate
 
 
@@ -109,32 +109,50 @@ _SETS: dict[str, dict[str, Any]] = {
         "classes": tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase),
         "mean": (0.1736,),
         "std": (0.3317,),
+        "lying": True,  # the files hold the images lying on their side
+    },
+    "emnist_balanced": {
+        "folder": "EMNIST",
+        "stems": (
+            "emnist-balanced-train-images-idx3",
+            "emnist-balanced-train-labels-idx1",
+            "emnist-balanced-test-images-idx3",
+            "emnist-balanced-test-labels-idx1",
+        ),
+        "md5": None,
+        "counts": (112_800, 18_800),
+        "classes": tuple(string.digits + string.ascii_uppercase + "abdefghnqrt"),
+        "mean": (0.1751,),
+        "std": (0.3332,),
+        "lying": True,
+        "subset": "emnist_balanced_subset.npz",
     },
 }
 
 
 def load(name, root=None, download=True):
-    """MNIST, Fashion-MNIST or EMNIST (by class: digits, upper and lower case)."""
+    """MNIST, Fashion-MNIST or EMNIST (by class: digits, upper and lower case; or balanced)."""
     about = _SETS[name]
+    subset = about.get("subset", "")
     files = locate(
         name,
         root,
         lambda base: _look(base, about),
         f"{about['folder']}/raw/ with {', '.join(s + '-ubyte.gz' for s in about['stems'])} "
-        "(also without .gz)",
+        "(also without .gz)" + (f", or a part of it as {subset}" if subset else ""),
         (lambda folder: _fetch(name, folder)) if download else None,
     )
-    arrays, digests = zip(*(read_idx(path, axes) for path, axes in zip(files, (3, 1, 3, 1))))
+    arrays, digests = _read(files)
     x_train, y_train, x_test, y_test = arrays
-    for images, labels, path in ((x_train, y_train, files[0]), (x_test, y_test, files[2])):
+    for images, labels, path in ((x_train, y_train, files[0]), (x_test, y_test, files[-2:][0])):
         if len(images) != len(labels) or images.shape[1:] != (28, 28):
             raise ValueError(
                 f"{path}: {len(images):,} images of {images.shape[1]}×{images.shape[2]} do not go "
                 f"with {len(labels):,} labels; wanted are 28×28 images, one label each"
             )
     x = np.concatenate([x_train, x_test])
-    if name == "emnist":
-        x = np.ascontiguousarray(x.transpose(0, 2, 1))  # the files hold them lying on their side
+    if about.get("lying"):
+        x = np.ascontiguousarray(x.transpose(0, 2, 1))
     alike = about["md5"] is None or digests == about["md5"]
     return Dataset(
         name=name,
@@ -146,6 +164,17 @@ def load(name, root=None, download=True):
         std=about["std"],
         note=about_counts((len(x_train), len(x_test)), about["counts"], alike),
     )
+
+
+def _read(files):
+    """Images and labels of both parts, and the md5 of each file where it is an idx file."""
+    if len(files) == 4:
+        return zip(*(read_idx(path, axes) for path, axes in zip(files, (3, 1, 3, 1))))
+    found = read_arrays(files[0], ("x_train", "y_train", "x_test", "y_test"))
+    for key, array in found.items():
+        if array.dtype != np.uint8 or array.ndim != (3 if key[0] == "x" else 1) or not len(array):
+            raise ValueError(f"{files[0]}: {key} should be bytes, got {array.dtype} {array.shape}")
+    return tuple(found.values()), ()
 
 
 def _look(base, about):
@@ -160,7 +189,8 @@ def _look(base, about):
             found += [folder / n for n in names if (folder / n).is_file()][:1]
         if len(found) == 4:
             return found
-    return None
+    part = base / about.get("subset", "")
+    return [part] if part.is_file() else None
 
 
 def _fetch(name, folder):
@@ -170,7 +200,8 @@ def _fetch(name, folder):
     elif name == "fashion_mnist":
         sets.FashionMNIST(folder, download=True)
     else:
-        sets.EMNIST(folder, split="byclass", download=True)
+        split = "balanced" if name == "emnist_balanced" else "byclass"
+        sets.EMNIST(folder, split=split, download=True)
         for path in (folder / "EMNIST" / "raw").iterdir():  # the archive holds six sets
-            if "byclass" not in path.name:
+            if split not in path.name:
                 path.unlink()

@@ -21,17 +21,23 @@ def bases(root=None):
     return [Path(base).expanduser() for base in given if base]
 
 
-def locate(name, root, look, wanted, fetch=None):
+NOT_OFFERED = "this library does not download it"
+
+
+def locate(
+    name, root, look, wanted, fetch=None, why_not="downloading was not allowed (download=False)"
+):
     """What ``look(base)`` finds in the first folder that has it; fetched if it may be.
 
     ``look`` gives None where there is nothing.  ``wanted`` says in words what was looked for.
-    ``fetch(folder)`` puts the files into a folder, in the layout that ``look`` knows.
+    ``fetch(folder)`` puts the files into a folder, in the layout that ``look`` knows; without it
+    ``why_not`` says why.
     """
     for base in bases(root):
         found = look(base)
         if found is not None:
             return found
-    reason = "downloading was not allowed (download=False)"
+    reason = why_not
     if fetch is not None:
         try:
             download(fetch, cache_folder())
@@ -49,8 +55,8 @@ def locate(name, root, look, wanted, fetch=None):
     raise FileNotFoundError(
         f"{name} is not here, and {reason}.\n"
         f"Looked for {wanted}, in\n{places}\n"
-        f"Put it there, or say where it is: load({name!r}, root=...), or the environment variable "
-        "PFL_DATA. 'digits' and 'mnist5k' need no download."
+        f"Put it there, or say where it is: root=..., or the environment variable PFL_DATA.\n"
+        "'digits' and 'mnist5k' need no download."
     )
 
 

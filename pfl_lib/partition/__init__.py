@@ -12,6 +12,7 @@ from pfl_lib.partition.hidden_groups import (  # noqa: F401  named in results
     grouped,
 )
 from pfl_lib.partition.natural import natural
+from pfl_lib.partition.published import published
 from pfl_lib.partition.splits import (  # noqa: F401  named in results
     _dirichlet_counts,
     class_subset,
@@ -34,6 +35,7 @@ __all__ = [
     "natural",
     "official_test",
     "pathological",
+    "published",
     "scarce",
     "set_aside",
 ]

@@ -3,7 +3,7 @@
 import torch
 
 from pfl_lib import _check
-from pfl_lib._dealing import share_for_test
+from pfl_lib._dealing import groups_for_test, share_for_test
 from pfl_lib.data.dataset import Dataset
 from pfl_lib.partition.checks import _door
 from pfl_lib.partition.table import Partition
@@ -26,8 +26,9 @@ def natural(
     ``by``: the column that says whose sample it is; None: the one that ``data.client`` names.
     ``test_share=None`` keeps the data set's own split: a client trains on its samples of the
     training part and is tested on its samples of the test part.  A share is drawn from each
-    client's samples of one ``part`` of the data set (``"train"`` or ``"test"``), all classes alike;
-    the other part stays unused, for instance for clients who come later.
+    client's samples of one ``part`` of the data set (``"train"`` or ``"test"``), all classes alike,
+    and samples that belong together (``data.together``) stay together; the other part stays unused,
+    for instance for clients who come later.
     Clients with fewer than ``min_samples`` training samples, or without a test sample, are left
     out.  ``clients``: so many of the others, drawn at random; None: all.
     ``groups``: a column that is the same for all samples of a client, as its hidden group.
@@ -97,7 +98,11 @@ def _rows_of(column):
 
 def _drawn(data, rows, share, part, key):
     rows = rows[rows < data.n_train] if part == "train" else rows[rows >= data.n_train]
-    tested = share_for_test(data.y[rows], share, *key)
+    if data.together:
+        groups = data.columns[data.together].values[rows]
+        tested = groups_for_test(data.y[rows], groups, share, *key)
+    else:
+        tested = share_for_test(data.y[rows], share, *key)
     return rows[~tested], rows[tested]
 
 

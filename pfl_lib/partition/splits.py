@@ -34,12 +34,17 @@ def iid(data, clients, seed=0):
     )
 
 
-def pathological(data, clients, classes_per_client=2, seed=0):
-    """Each client holds samples of ``classes_per_client`` classes only (shards).
+def pathological(data, clients, classes_per_client=2, seed=0, form="shards"):
+    """Each client holds samples of ``classes_per_client`` classes only.
 
-    Every class is cut into equal shards, as many as there are clients that hold it, which is the
-    same number for all classes, or differs by one.  The test part is cut in the same way, so that
-    a client is tested on its own classes.
+    ``form="shards"``: every class is cut into equal shards, as many as there are clients that hold
+    it, which is the same number for all classes, or differs by one.  The test part is cut in the
+    same way, so that a client is tested on its own classes.
+    ``form="fedala"``, as the FedALA authors' generator makes it: both parts merged; clients in a
+    block share the same classes (20 clients with 2 of 10 classes: five blocks of four, with the
+    classes 0 and 1, 2 and 3, ...), in unequal sizes: all but the last client of a block get between
+    a tenth of a fair share and a fair share, the last one gets the rest; then 75 % of a client's
+    samples are for training, 25 % for testing.
 
     >>> import pfl_lib
     >>> data = pfl_lib.data.load("digits")
@@ -49,6 +54,7 @@ def pathological(data, clients, classes_per_client=2, seed=0):
     """
     _door(seed, data=data)
     clients = _client_number(data, clients)
+    _check.one_of("form", form, ("shards", "fedala"))
     classes = len(data.classes)
     per_client = _classes_per_client(data, classes_per_client)
     if clients * per_client < classes:
@@ -56,6 +62,8 @@ def pathological(data, clients, classes_per_client=2, seed=0):
             f"{clients} clients with {per_client} classes each cannot hold all {classes} classes "
             f"of {data.name}; use at least {-(-classes // per_client)} clients"
         )
+    if form == "fedala":
+        return _in_blocks(data, clients, per_client, seed)
     order = torch.randperm(classes, generator=keyed_generator(seed, "pathological", "classes"))
     left = torch.full((classes,), clients * per_client // classes)
     left[order[: clients * per_client % classes]] += 1
@@ -83,6 +91,54 @@ def pathological(data, clients, classes_per_client=2, seed=0):
         seed=seed,
         source=data.identity(),
         about=f"{data.name} in shards, {per_client} classes for each client",
+    )
+
+
+def _in_blocks(data, clients, per_client, seed):
+    """The FedALA authors' pathological split; see :func:`pathological`."""
+    classes = len(data.classes)
+    if clients * per_client % classes:
+        raise ValueError(
+            f"clients × classes_per_client must be a multiple of the {classes} classes of "
+            f"{data.name} in form='fedala', got {clients} × {per_client}"
+        )
+    block = clients * per_client // classes  # clients that hold a class
+    free = [per_client] * clients
+    counts = torch.zeros(clients, classes, dtype=torch.int64)
+    for c in range(classes):
+        have = int((data.y == c).sum())
+        fair, least = have // block, max(1, have // block // 10)
+        if fair <= least:
+            raise ValueError(
+                f"class {data.classes[c]!r} of {data.name} has {have:,} samples for {block} "
+                "clients; use fewer clients"
+            )
+        generator = keyed_generator(seed, "pathological", "fedala", c)
+        sizes = torch.randint(least, fair, (block - 1,), generator=generator).tolist()
+        # the first clients that still lack a class take it: so they come in blocks
+        holders = [i for i in range(clients) if free[i]][:block]
+        for i, size in zip(holders, [*sizes, have - sum(sizes)]):
+            counts[i, c] = size
+            free[i] -= 1
+    hands, _ = deal(data.y, 0, counts, seed, "pathological", "fedala")
+    train, test = _three_quarters(hands)
+    return Partition(
+        name="pathological",
+        train=train,
+        test=test,
+        seed=seed,
+        source=data.identity(),
+        about=f"{data.name} in blocks of clients with the same {per_client} classes and unequal "
+        "sizes, both parts merged, then 75/25",
+    )
+
+
+def _three_quarters(hands):
+    """FedALA's cut of shuffled samples into training and test part."""
+    cuts = [min(len(hand) - 1, math.ceil(0.75 * len(hand))) for hand in hands]
+    return (
+        tuple(hand[:k] for hand, k in zip(hands, cuts)),
+        tuple(hand[k:] for hand, k in zip(hands, cuts)),
     )
 
 
@@ -134,9 +190,7 @@ def dirichlet(data, clients, a, form="fedacs", min_size=10, tries=100, seed=0):
         )
     train, _ = deal(merged["train"], 0, counts["train"], seed, "dirichlet", "train")
     if form == "fedala":
-        cuts = [min(len(hand) - 1, math.ceil(0.75 * len(hand))) for hand in train]
-        test = tuple(hand[k:] for hand, k in zip(train, cuts))
-        train = tuple(hand[:k] for hand, k in zip(train, cuts))
+        train, test = _three_quarters(train)
     else:
         test, _ = deal(data.y_test, data.n_train, counts["test"], seed, "dirichlet", "test")
     how = "both parts merged, then 75/25" if form == "fedala" else "training and test part alike"
