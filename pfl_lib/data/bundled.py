@@ -88,16 +88,16 @@ def watch(seconds=3.0, test=0.3):
                 rows.append(row)
     if not windows or all(tested) or not any(tested):
         raise ValueError(f"seconds={seconds:g} leaves no window to train or to test on")
-    rows = np.array(rows)
+    of = np.array(rows)
     side = np.where(np.array(recorded["side"]) > 0, "right", "left")
     return from_arrays(
         np.stack(windows),
-        np.array(recorded["y"])[rows].astype(np.int64),
+        np.array(recorded["y"])[of].astype(np.int64),
         "person",
         columns={
-            "person": np.array(recorded["subject"])[rows].astype(int),
-            "arm": side[rows],
-            "recording": rows,
+            "person": np.array(recorded["subject"])[of].astype(int),
+            "arm": side[of],
+            "recording": of,
         },
         name="watch",
         kind="series",
@@ -110,7 +110,7 @@ def watch(seconds=3.0, test=0.3):
 def _packaged_file(package, path):
     """A file inside an installed package, or None where it is not at the known place."""
     spec = importlib.util.find_spec(package)
-    if spec is None:
+    if spec is None or spec.origin is None:
         raise ModuleNotFoundError(f"this data set comes with a package: pip install {package}")
     file = Path(spec.origin).parent / path
     return file if file.is_file() else None
@@ -121,11 +121,8 @@ def _packaged_table(package, path, dtype):
 
     Read directly, since importing the package or its own reader takes seconds.
     """
-    spec = importlib.util.find_spec(package)
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(f"this data set comes with a package: pip install {package}")
-    file = Path(spec.origin).parent / path
-    if not file.is_file():
+    file = _packaged_file(package, path)
+    if file is None:
         return None
     with gzip.open(file, "rt") as lines:
         return np.loadtxt(lines, delimiter=",", dtype=dtype)

@@ -10,6 +10,7 @@ from pfl_lib.data.dataset import Dataset
 from pfl_lib.data.places import about_counts, fetch_archive, locate
 
 _FOLDER = "tiny-imagenet-200"
+_COUNTS = (100_000, 10_000)
 _URL = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"  # no https there; the md5 decides
 _MD5 = "90528d7ca1a48142e341f4ef8d21d0de"
 
@@ -44,7 +45,7 @@ def load(root=None, download=True):
         classes=_words(folder, codes),
         mean=(0.4802, 0.4481, 0.3975),
         std=(0.2770, 0.2691, 0.2821),
-        note=about_counts((len(train), len(test)), (100_000, 10_000)),
+        note=about_counts((len(train), len(test)), _COUNTS),
     )
 
 
