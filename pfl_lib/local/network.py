@@ -42,7 +42,8 @@ class Network:
         self.draws = prepared(self.module)
         self.dropout_shapes: Sequence[tuple[int, ...]] = ()  # of each call, for one sample
         self._set_modes()
-        self.convolutional = any(isinstance(part, nn.Conv2d) for part in module.modules())
+        convolutions = (nn.Conv1d, nn.Conv2d)
+        self.convolutional = any(isinstance(part, convolutions) for part in module.modules())
         self.channels_last = True  # how images may lie; a federation tries it out
         everything = sum(1 for _ in module.parameters()) + sum(1 for _ in module.buffers())
         plain = self.draws is None and everything == len(trained)
