@@ -383,7 +383,8 @@ TABLE = {
     "partition.set_aside": Row(
         partition.set_aside, {"partition": clients, "clients": [1]},
         {"partition": TYPE,
-         "clients": (None, "a", [], [4], [-1], [1, 1], [0, 1, 2, 3], [0.5], [True], 1)},
+         "clients": (None, "a", [], [4], [-1], [1, 1], [0, 1, 2, 3], [0.5], [True], 0, 4, True),
+         "seed": FROM_ZERO},
     ),
     "partition.hold_out": Row(
         partition.hold_out, {"partition": clients},
