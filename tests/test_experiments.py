@@ -289,3 +289,18 @@ def test_the_standing_of_fedamp_is_told_apart_by_its_width():
     rows = {row[0]: row[1] for row in overview.standing({("trial", "laptop"): found}, least=1).rows}
     amp = {f"FedAMP, {how}": "1" for how in ("median σ", "given σ", "α = 1000")}
     assert rows == {"Separate": "3", "FedAvg": "3", **amp}
+
+
+def test_tables_show_the_message_beside_the_trained_model():
+    """FedAMP's paper says that u and w can both be used: both stand in the table."""
+    methods = {label: SOME[label] for label in ("FedAMP", "FedAvg")}
+    found, histories = measure(
+        "trial", "smoke", Case(federation, methods, 2), folder=None, progress=False
+    )
+    u = histories["", "FedAMP", 0].extra_models["u"]
+    rows = {row[0]: row for row in found.table().rows}
+    assert "FedAvg: its message u" not in rows
+    assert rows["FedAMP: its message u"][1] == f"{100 * sum(u[-1]) / len(u[-1]):.2f}"
+    assert [row[0] for row in found.grid("last").rows] == [
+        "FedAMP", "FedAMP: its message u", "FedAvg",
+    ]  # fmt: skip

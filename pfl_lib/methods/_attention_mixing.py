@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import torch
 
 from pfl_lib import _check
-from pfl_lib.methods._hyper import choice, hyper
+from pfl_lib.methods import _schedules
+from pfl_lib.methods._hyper import choice, hyper, whole
 from pfl_lib.methods._tensors import checked
 from pfl_lib.methods.base import Algorithm, State
 from pfl_lib.work import Prox, train
@@ -29,16 +30,6 @@ def mix(weights, W):
     return weights @ W
 
 
-def scheduled(value, k):
-    """β in round k: a constant, or (first, factor, every) for first·factor^⌊k/every⌋."""
-    if isinstance(value, (int, float)):
-        return _check.positive("prox_beta", value)
-    if not isinstance(value, (tuple, list)) or len(value) != 3:
-        raise ValueError(f"prox_beta must be a number or (first, factor, every), got {value!r}")
-    first, factor, every = (_check.positive("each part of prox_beta", v) for v in value)
-    return first * factor ** (k // every)
-
-
 def around_self(ratio, self_weight):
     """Rows of non-negative scores (zero diagonal) made into shares of 1 − self_weight."""
     self_weight = checked(_check.between, "self_weight", self_weight, 0, 1)
@@ -59,22 +50,45 @@ def messages_to_newcomers(members, own, weights):
     return torch.cat([mix(weights(all_of_them)[-1:], all_of_them) for all_of_them in together])
 
 
+def _share(name, value):
+    return _check.between(name, value, 0, 1)
+
+
+def own_share(default):
+    """The field ``self_weight``: a share, by round or by client if one likes."""
+    bad = [one for one in _schedules.BAD if one != -1]
+    return hyper(
+        default,
+        lambda name, value: _schedules.check_value(name, value, _share),
+        (None, [1], -0.1, 1.1, (1.5, 0.5, 10), *bad, *_schedules.BAD_CLIENTS),
+    )
+
+
+def own_weight(self_weight, k, w):
+    """The self-weight in round k: a number, or one per client."""
+    return _schedules.for_clients("self_weight", self_weight, k, w, _share)
+
+
 @dataclass(frozen=True)
 class MessagePassing(Algorithm):
     """Mix, then minimise F_i(w) + ‖w − u_i‖²/(2β).
 
-    ``prox_beta`` is β: a number, or (first, factor, every) for first·factor^⌊k/every⌋.
-    ``begin`` says where local training starts: at the message "u", or at the client's own model
-    "w".  The papers do not say; with their β of 10⁴ a start at w would hardly feel the message.
+    ``prox_beta`` is β: a number; (first, factor, every) for first·factor^⌊k/every⌋ in round k;
+    ("power", first, p) for first/(k + 1)^p; or ("clients", ...) with one of these per client, or a
+    tensor.  ``begin`` says where local training starts: at the message "u", or at the client's own
+    model "w".  The papers do not say; with their β of 10⁴ a start at w would hardly feel the
+    message.  ``pretrain_rounds`` is how many rounds clients train alone before they first hear each
+    other, as the first version of the paper has it (Sec. 3.1); 0 starts all of them at one random
+    model.  It matters: clients that have grown apart find their like with a width σ with which
+    those that start together do not.
     A client that stays away neither hears nor trains; its last model still speaks to the others.
     """
 
     prox_beta: float | tuple = hyper(
-        PAPER_BETA,
-        lambda name, value: scheduled(value, 0),
-        ("a", None, 0, -1, float("nan"), True, (1, 2), (1, 2, 0)),
+        PAPER_BETA, _schedules.check_value, (None, 0, *_schedules.BAD, *_schedules.BAD_CLIENTS)
     )
     begin: str = choice("u", ("u", "w"))
+    pretrain_rounds: int = whole(0, at_least=0)
     shared, private = "their models, pairwise", "the whole model"
     tested = "the client's own model w, trained"
     newcomer = "a model trained alone, then a message from the members, then a round near it"
@@ -86,10 +100,18 @@ class MessagePassing(Algorithm):
 
     def start(self, fed):
         w = fed.initial()
+        for k in range(self.pretrain_rounds):
+            w = train(fed.at(k), w, fed.everyone, tag="pre-train")
         return State(w=w, u=w, xi=torch.eye(fed.m, dtype=w.dtype, device=w.device))
+
+    def pull(self, w, k):
+        """The strength 1/β in round k: a number, or one per client."""
+        return 1 / _schedules.for_clients("prox_beta", self.prox_beta, k, w)
 
     def download(self, state, fed, who):
         xi, strength = self.attend(state.w, fed.k)
+        if isinstance(strength, torch.Tensor) and strength.ndim:
+            strength = strength[who]
         u = mix(xi, state.w)  # the messages
         begin = u if self.begin == "u" else state.w
         return State(w=begin[who], u=u, xi=xi, strength=strength)
@@ -110,6 +132,11 @@ class MessagePassing(Algorithm):
         u = messages_to_newcomers(state.w, own, lambda w: self.attend(w, fed.k)[0])
         begin, strength = (u if self.begin == "u" else own), self.attend(state.w, fed.k)[1]
         return train(newcomers, begin, everyone, prox=Prox(u, strength), uploaded=False)
+
+    def __post_init__(self):
+        for name in ("prox_beta", "self_weight"):
+            object.__setattr__(self, name, _schedules.plain(getattr(self, name)))
+        super().__post_init__()
 
     def why_not_mixed(self):
         if self.begin == "u":

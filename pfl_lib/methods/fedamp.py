@@ -12,8 +12,9 @@ import torch
 
 from pfl_lib import _check
 from pfl_lib import attention as attentions
-from pfl_lib.methods._attention_mixing import MessagePassing, around_self, scheduled
-from pfl_lib.methods._hyper import between, choice, flag, positive
+from pfl_lib.methods import _schedules
+from pfl_lib.methods._attention_mixing import MessagePassing, around_self, own_share, own_weight
+from pfl_lib.methods._hyper import choice, flag, hyper, positive
 from pfl_lib.methods._similarity import median_sigma, squared_distances
 from pfl_lib.methods._tensors import checked, own
 
@@ -155,14 +156,18 @@ def _heard(W, attention, grad_factor):
 class FedAMP(MessagePassing):
     """Clients whose models are near hear each other more.
 
-    Two forms; give one of ``alpha`` and ``self_weight``.  With ``alpha`` (a number, or "safe" for
-    the largest α that keeps every message a convex combination) the weights are α·A' and
-    β = α/``lam``: the method of the theorems.  With ``self_weight`` the others share the rest in
-    proportion to A', and β follows ``prox_beta``: what the reported experiments ran.
+    Two forms; give one of ``alpha`` and ``self_weight``.  With ``alpha`` the weights are α·A' and
+    β = α/``lam``; α is a number, "safe" for the largest that keeps every message a convex
+    combination, or a schedule: (first, factor, every) for first·factor^⌊k/every⌋ in round k,
+    ("power", first, p) for first/(k + 1)^p.  With a number for ``sigma`` this is the method of the
+    theorems, whose second halves ask for a falling α.  With ``self_weight`` the others share the
+    rest in proportion to A', and β follows ``prox_beta``: what the reported experiments ran.
 
     ``sigma`` is a number, or "median": ``multiple`` times the median squared distance between the
-    round's models, since useful numbers span six orders of magnitude.  ``attention`` names the
-    attention-inducing function; ``grad_factor=2`` is the true gradient, 1 what is printed.
+    round's models, since useful numbers span six orders of magnitude.  Then the function that is
+    minimized changes every round, and with a "safe" α also the step: no theorem covers that.
+    ``attention`` names the attention-inducing function; ``grad_factor=2`` is the true gradient, 1
+    what is printed; ``half_kernel`` is the kernel that v1 prints, with 2σ.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("fedamp", self_weight=0.3)
@@ -172,8 +177,13 @@ class FedAMP(MessagePassing):
     """
 
     sigma: float | str = positive("median")
-    alpha: float | str | None = positive(None, words=("safe",))
-    self_weight: float | None = between(None, 0, 1)
+    alpha: float | str | tuple | None = hyper(
+        None,
+        lambda name, value: _schedules.check_value(name, value, by_client=False),
+        (0, *_schedules.BAD, ("clients", 1.0, 2.0)),
+        words=("safe",),
+    )
+    self_weight: float | tuple | None = own_share(None)
     lam: float = positive(1.0)
     attention: str = choice("negative_exponential", attentions.KINDS)
     multiple: float = positive(0.1)
@@ -188,8 +198,9 @@ class FedAMP(MessagePassing):
         "models."
     )
     note = (
-        "Two forms: with `alpha` the method of the theorems, with `self_weight` what the "
-        "experiments ran."
+        "Two forms: with `alpha` and a fixed number for `sigma` the method of the theorems, with "
+        '`self_weight` what the experiments ran. A `sigma` from the data ("median") changes the '
+        "objective every round, which no theorem covers."
     )
     equations = [
         "eq-fedamp-problem",
@@ -205,10 +216,12 @@ class FedAMP(MessagePassing):
     def attend(self, w, k):
         attention = self.attention_for(w)
         if self.self_weight is not None:
-            xi = attention_weights(w, attention, self.self_weight)
-            return xi, 1 / scheduled(self.prox_beta, k)
+            xi = attention_weights(w, attention, own_weight(self.self_weight, k, w))
+            return xi, self.pull(w, k)
         safe = safe_alpha(attention, len(w), self.grad_factor)
-        alpha: Any = safe if self.alpha == "safe" else self.alpha
+        alpha: Any = safe
+        if self.alpha != "safe":
+            alpha = _schedules.at_round("alpha", self.alpha, k)
         xi = fedamp_weights(w, attention, alpha, self.grad_factor)
         if xi.diagonal().min() < -1e-6:
             warnings.warn(

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 
 from pfl_lib import _check
-from pfl_lib.methods._attention_mixing import MessagePassing, around_self, scheduled
-from pfl_lib.methods._hyper import between, non_negative
+from pfl_lib.methods._attention_mixing import MessagePassing, around_self, own_share, own_weight
+from pfl_lib.methods._hyper import non_negative
 from pfl_lib.methods._similarity import cosine_similarities
 from pfl_lib.methods._tensors import checked, own
 
@@ -37,7 +37,9 @@ def heurfedamp_weights(W, sigma, self_weight):
 class HeurFedAMP(MessagePassing):
     """Clients whose models point the same way hear each other more; σ is the sharpness.
 
-    ``self_weight`` is ξ_ii, which is 1 − τ of the tables of the first version of the paper.
+    ``self_weight`` is ξ_ii, which is 1 − τ of the tables of the first version of the paper (where
+    the text calls τ "self-attention"): a number, or ("clients", ...) with one per client, or a
+    schedule, as ``prox_beta``.  Algorithm 2 there has τ and β by client and round.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("heurfedamp", sigma=25.0, self_weight=0.3)
@@ -47,7 +49,7 @@ class HeurFedAMP(MessagePassing):
     """
 
     sigma: float = non_negative(25.0)
-    self_weight: float = between(0.5, 0, 1)
+    self_weight: float | tuple = own_share(0.5)
     name, label = "heurfedamp", "HeurFedAMP"
     family, order = "pair by pair", 2
     place = (3, 4, 2)
@@ -62,5 +64,5 @@ class HeurFedAMP(MessagePassing):
     weights_by = "angles between models"
 
     def attend(self, w, k):
-        xi = heurfedamp_weights(w, self.sigma, self.self_weight)
-        return xi, 1 / scheduled(self.prox_beta, k)
+        xi = heurfedamp_weights(w, self.sigma, own_weight(self.self_weight, k, w))
+        return xi, self.pull(w, k)

@@ -42,12 +42,22 @@ def test_the_true_gradient_costs_accuracy_here(case):
 
 
 @CASES
-def test_a_safe_alpha_stands_still(case):
+def test_a_safe_alpha_with_the_median_rule_holds_clients_where_they_are(case):
     here = percent(FOUND, case)
-    assert here["α form, safe α, λ = 0.01"] < here["Separate"]
+    assert -1 < here["α form, safe α, λ = 0.01"] - here["Separate"] < 0
     assert here["α form, safe α, λ = 1"] < 30
 
 
 def test_the_half_kernel_changes_nothing_that_can_be_seen_where_names_agree():
     here = percent(FOUND, "same names")
     assert abs(here["half kernel"] - here["FedAMP"]) < 0.5
+
+
+@CASES
+@pytest.mark.parametrize("form", ["printed", "true"])
+def test_only_the_rows_with_a_fixed_sigma_have_the_form_of_the_theorems(case, form):
+    for row in FOUND.of(f"α form, {form} gradient", case):
+        assert row["settings"]["fedamp.sigma"] == 10 and row["last"] > 0.7
+    for lam in ("0.01", "1"):
+        for row in FOUND.of(f"α form, safe α, λ = {lam}", case):
+            assert row["settings"]["fedamp.sigma"] == "median"

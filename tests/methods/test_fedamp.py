@@ -12,7 +12,6 @@ from pfl_lib import Federation, algorithm, partition, run, train
 from pfl_lib import attention as att
 from pfl_lib import formulas as f
 from pfl_lib.book.theory import QuadraticFederation, iterate
-from pfl_lib.methods import _attention_mixing
 from tests.support.known_answers import assert_known, known
 from tests.support.methods import (
     refused,
@@ -378,12 +377,69 @@ def test_a_round_with_a_self_weight_mixes_by_its_formula(quadratic):
 
 
 def test_beta_follows_its_schedule(quadratic):
-    scheduled = _attention_mixing.scheduled
-    beta = [scheduled((1e4, 0.1, 30), k) for k in (0, 29, 30, 61)]
+    printed = algorithm("fedamp", sigma=2.0, self_weight=0.2)
+    beta = [1 / printed.pull(W1, k) for k in (0, 29, 30, 61)]
     assert beta == pytest.approx([1e4, 1e4, 1e3, 1e2])
+    falling = algorithm("fedamp", sigma=2.0, self_weight=0.2, prox_beta=("power", 6.0, 0.5))
+    assert 1 / falling.pull(W1, 8) == pytest.approx(2.0)
     tight = algorithm("fedamp", sigma=2.0, self_weight=0.2, prox_beta=1e-9)
     state = iterate(tight, quadratic, 1)[-1]
     torch.testing.assert_close(state.w, state.u, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", [("power", 0.6, 0.75), (0.5, 0.5, 2)])
+def test_alpha_follows_its_schedule_and_beta_with_it(quadratic, form):
+    """Every round by its own formulas, with the α of that round written out."""
+    rounds = iterate(algorithm("fedamp", sigma=2.0, alpha=form, lam=LAM), quadratic, 6)
+    w = rounds[0].w
+    for k in range(6):
+        alpha = 0.6 / (k + 1) ** 0.75 if form[0] == "power" else 0.5 * 0.5 ** (k // 2)
+        xi = f.fedamp_weights(w, exponential, alpha)
+        torch.testing.assert_close(rounds[k + 1].xi, xi)
+        w = f.proximal_step_quadratic(f.mix(xi, w), H, C, alpha / LAM)
+        torch.testing.assert_close(rounds[k + 1].w, w)
+
+
+def test_with_a_falling_alpha_the_gradient_goes_to_zero(quadratic):
+    """The second half of Theorem 2: α_k = 1/(k + 1) has an infinite sum, its squares have not."""
+
+    def slope(w):
+        return (H * (w - C) + LAM * f.fedamp_gradient(w, exponential)).norm()
+
+    method = algorithm("fedamp", sigma=2.0, alpha=("power", 1.0, 1.0), lam=LAM, grad_factor=2)
+    path = [slope(state.w) for state in iterate(method, quadratic, 400)]
+    assert path[400] < 0.02 * path[1] and path[400] < path[40] < path[4]
+
+
+def test_self_weight_and_beta_by_client(quadratic):
+    """Algorithm 2 of v1: τ_{k,i} and β_{k,i}."""
+    own, beta = torch.tensor([0.1, 0.5, 0.9]), torch.tensor([1.0, 0.1, 10.0])
+    w = quadratic.initial()
+    for name in ("fedamp", "heurfedamp"):
+        method = algorithm(name, sigma=2.0, self_weight=own, prox_beta=beta)
+        state = iterate(method, quadratic, 1)[-1]
+        torch.testing.assert_close(state.xi.diagonal(), own.double())
+        expected = f.proximal_step_quadratic(f.mix(state.xi, w), H, C, beta.double()[:, None])
+        torch.testing.assert_close(state.w, expected)
+        assert method.settings()["prox_beta"][0] == "clients"
+        same = algorithm(name, sigma=2.0, self_weight=("clients", 0.1, (0.5, 0.5, 10), 0.9),
+                         prox_beta=("clients", 1.0, ("power", 0.1, 1.0), 10.0))  # fmt: skip
+        torch.testing.assert_close(iterate(same, quadratic, 1)[-1].w, state.w)
+    few = algorithm("fedamp", sigma=2.0, self_weight=("clients", 0.1, 0.2))
+    with pytest.raises(ValueError, match="self_weight must have one value per client, 3 of them"):
+        iterate(few, quadratic, 1)
+
+
+def test_beta_by_client_when_some_stay_away(data, groups):
+    fed = federation(data, groups, epochs=1, optimizer="sgd", lr=0.01)
+    beta = torch.linspace(0.5, 5, fed.m)
+    method = algorithm("fedamp", sigma=10.0, self_weight=0.2, prox_beta=beta)
+    state = method.round(method.start(fed), fed, fed.everyone)
+    there = fed.everyone[[1, 4, 7]]
+    new = method.round(state, fed.at(1), there)
+    pull = pfl_lib.Prox(new.u[there], 1 / beta[there])
+    expected = train(fed.at(1), new.u[there], there, prox=pull)
+    assert torch.equal(new.w[there], expected)
 
 
 def test_median_sigma_does_not_depend_on_the_scale_of_the_models(quadratic):
@@ -458,6 +514,34 @@ def test_round_one_of_fedamp_is_separate_training(data, groups):
     torch.testing.assert_close(first.w, alone, rtol=0, atol=2e-3)  # the pull is 10⁻⁴
 
 
+def test_a_pretrained_start_is_rounds_alone(data, groups):
+    """v1, Sec. 3.1: the first models are "obtained by separately pre-training"."""
+    fed = federation(data, groups, epochs=1)
+    method = algorithm("fedamp", sigma=10.0, self_weight=0.2, pretrain_rounds=2)
+    once = train(fed, fed.initial(), fed.everyone, tag="pre-train")
+    twice = train(fed.at(1), once, fed.everyone, tag="pre-train")
+    begun = method.start(fed)
+    assert torch.equal(begun.w, twice)
+    first = method.round(begun, fed, fed.everyone)
+    torch.testing.assert_close(first.xi, method.attend(twice, 0)[0])
+    assert not torch.allclose(first.u, begun.w)  # in round one they hear each other already
+
+
+def test_the_start_decides_who_finds_whom(data):
+    """With σ = 2 clients that start together average for good; pre-trained ones find their group.
+
+    The hidden groups share 20 % of their classes, as in the paper; by chance 3 of 19 are one's own.
+    """
+    clients = partition.grouped(data, group_sizes=60, test_size=40)
+    fed = federation(data, clients, epochs=3)
+    share = {}
+    for before in (0, 12):
+        method = algorithm("fedamp", sigma=2.0, self_weight=0.25, pretrain_rounds=before)
+        state = run(method, fed, 8, evaluate_every=8, progress=False).state
+        share[before] = inside_share(state.xi, clients.groups)
+    assert share[0] < 0.3 and share[12] > 0.9
+
+
 def test_a_client_that_stays_away_keeps_its_model_and_still_speaks(data, groups):
     fed = federation(data, groups, epochs=1)
     method = algorithm("fedamp", sigma=10.0, self_weight=0.2)
@@ -476,7 +560,10 @@ BAD = [
     ("fedamp", {"alpha": -1.0}, "alpha must be a positive finite number, got -1.0"),
     ("fedamp", {"self_weight": 0.2, "attention": "mpc"}, "Did you mean 'mcp'"),
     ("fedamp", {"self_weight": 0.2, "begin": "v"}, "begin must be one of 'u', 'w'"),
-    ("fedamp", {"self_weight": 0.2, "prox_beta": (1.0, 2.0)}, "prox_beta must be a number or"),
+    ("fedamp", {"self_weight": 0.2, "prox_beta": (1.0, 2.0)}, "prox_beta must be a number, "),
+    ("fedamp", {"self_weight": ("clients", 0.2, 2.0)}, r"self_weight must lie in \[0, 1\], got 2"),
+    ("fedamp", {"alpha": ("power", 0.1, 0)}, "the power of alpha must be a positive"),
+    ("fedamp", {"self_weight": 0.2, "pretrain_rounds": -1}, "pretrain_rounds must be a whole"),
     ("fedamp", {"self_weight": 0.2, "half_kernel": True, "attention": "mcp"}, "half_kernel"),
 ]
 

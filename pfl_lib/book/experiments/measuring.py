@@ -7,7 +7,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -165,13 +165,15 @@ def _from_result(before, labels, case_label, seed, method, fed, case):
         return []
     ours = {f"{method.name}.{key}": value for key, value in method.settings().items()}
     ours = json.loads(json.dumps(fed.describe() | ours | {"algorithm": method.name}))
+    # a hyper-parameter that is younger than the result had, as its canary says, its default
+    defaults = {f"{method.name}.{f.name}": f.default for f in fields(method)}
     return [
         run
         for label in labels
         for run in before.of(label, case_label)
         if run["seed"] == seed
         and run["rounds"][-1] == case.rounds
-        and all(run["settings"].get(key) == value for key, value in ours.items())
+        and all(run["settings"].get(key, defaults.get(key)) == value for key, value in ours.items())
     ]
 
 

@@ -1,5 +1,6 @@
 """What an experiment measured: kept as JSON, shown beside the paper's numbers."""
 
+import functools
 import json
 import os
 import statistics
@@ -76,8 +77,19 @@ class Results:
             return None
         return 100 * self.mean(method, self.record["judged"], case) - theirs
 
+    def message(self, method, what="last", case=None):
+        """The accuracy of the message u in the last or the best round, one number a seed; [] for
+        methods without messages."""
+        pick = max if what == "best" else (lambda rounds: rounds[-1])
+        kept = [r.get("extra_models", {}).get("u") for r in self.of(method, case)]
+        return [pick(rounds) for rounds in kept if rounds]
+
     def table(self, case=None, bold=None):
-        """One case, a row a method, beside the paper's numbers."""
+        """One case, a row a method, beside the paper's numbers.
+
+        Where a method's message u was tested beside its trained model w, it has a row of its own:
+        the paper that proposes them says that both can be used.
+        """
         case = self.cases[0] if case is None else case
         rows = []
         for method in self.methods_in(case):
@@ -92,6 +104,9 @@ class Results:
                     "" if difference is None else f"{difference:+.1f}",
                 )
             )
+            if self.message(method, case=case):
+                tested = (_percent(self.message(method, what, case)) for what in ("last", "best"))
+                rows.append((MESSAGE.format(method), *tested, *[""] * 5))
         return Shown(HEAD, rows, bold, self.caption(case))
 
     def grid(self, what=None, cases=None, bold=None):
@@ -104,23 +119,29 @@ class Results:
             theirs = self.paper(method, case)
             return ours + (f" [{theirs:.1f}]" if ours and theirs is not None else "")
 
+        def message(method, case):
+            found = self.message(method, what, case)
+            return _percent(found) if found else ""
+
+        lines = []  # of each method: its label, and what stands in the cell of a case
+        for method in self.methods:
+            lines.append((method, functools.partial(cell, method)))
+            if what in ("last", "best") and any(self.message(method, case=c) for c in cases):
+                lines.append((MESSAGE.format(method), functools.partial(message, method)))
         names = [case or "accuracy" for case in cases]
         if len(cases) > max(6, len(self.methods)):
-            head = ("case", *self.methods)
-            rows = [(n, *(cell(m, c) for m in self.methods)) for n, c in zip(names, cases)]
+            head = ("case", *(label for label, _ in lines))
+            rows = [(n, *(put(c) for _, put in lines)) for n, c in zip(names, cases)]
         else:
             head = ("method", *names)
-            rows = [(m, *(cell(m, c) for c in cases)) for m in self.methods]
+            rows = [(label, *map(put, cases)) for label, put in lines]
         printed = any(entry["paper"] for entry in self.record["cases"])
         note = f"{what} round, in %{BRACKETS * printed}. {self.caption()}"
         return Shown(head, rows, bold, note)
 
     def percent(self, method, what="last", case=None, digits=2):
         """Mean ± standard deviation over the seeds, in %."""
-        mean = 100 * self.mean(method, what, case)
-        if len(self.of(method, case)) == 1:
-            return f"{mean:.{digits}f}"
-        return f"{mean:.{digits}f} ± {100 * self.spread(method, what, case):.{digits}f}"
+        return _percent(self.values(method, what, case), digits)
 
     def caption(self, case=None):
         """Where and how it was measured, in one sentence, with a warning when it is stale."""
@@ -167,8 +188,15 @@ class Results:
         return cls(json.loads(Path(path).read_text()))
 
 
+MESSAGE = "{}: its message u"
 BRACKETS = "; the paper's number in brackets"
 HEAD_OF = {"last round": "last", "best round": "best", "worst 10 %": "worst 10 %"}
+
+
+def _percent(values, digits=2):
+    """Mean ± standard deviation over the seeds, in %."""
+    mean = f"{100 * statistics.fmean(values):.{digits}f}"
+    return mean if len(values) == 1 else f"{mean} ± {100 * statistics.stdev(values):.{digits}f}"
 
 
 def stored(experiment=None):

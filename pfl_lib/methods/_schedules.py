@@ -1,0 +1,68 @@
+"""Values that may change from round to round, or from client to client, as plain data.
+
+- a number;
+- ``(first, factor, every)``: first·factor^⌊k/every⌋ in round k;
+- ``("power", first, p)``: first/(k + 1)^p.  With ½ < p ≤ 1 its sum is infinite and that of its
+  squares is not, which is what the second halves of FedAMP's theorems ask of α_k;
+- ``("clients", one, two, ...)``: one of the forms above per client.
+"""
+
+import torch
+
+from pfl_lib import _check
+
+FORMS = "a number, (first, factor, every), ('power', first, p)"
+BAD = ("a", True, float("nan"), -1, (1, 2), (1, 2, 0), ("power", 1.0), ("power", 1.0, -1.0))
+BAD_CLIENTS = (("clients",), ("clients", 1.0, "a"))
+
+
+def at_round(name, value, k, check=_check.positive):
+    """The value in round ``k``; ``check`` says what a first value may be.
+
+    >>> [at_round("alpha", ("power", 8.0, 1.0), k) for k in (0, 1, 3)]
+    [8.0, 4.0, 2.0]
+    """
+    if not isinstance(value, (tuple, list)):
+        return check(name, value)
+    if len(value) == 3 and value[0] == "power":
+        return check(name, value[1]) / (k + 1) ** _check.positive(f"the power of {name}", value[2])
+    if len(value) != 3 or any(isinstance(part, str) for part in value):
+        raise ValueError(f"{name} must be {FORMS}, got {value!r}")
+    first, factor, every = value
+    check(name, first)
+    _check.positive(f"the factor of {name}", factor)
+    return first * factor ** (k // _check.whole(f"the rounds between steps of {name}", every))
+
+
+def for_clients(name, value, k, W, check=_check.positive):
+    """``at_round`` for everybody, or a tensor with one number per client (row of ``W``)."""
+    if not is_by_client(value):
+        return at_round(name, value, k, check)
+    if len(value) - 1 != len(W):
+        raise ValueError(
+            f"{name} must have one value per client, {len(W)} of them, got {len(value) - 1}"
+        )
+    return W.new_tensor([at_round(name, one, k, check) for one in value[1:]])
+
+
+def is_by_client(value):
+    """Whether every client has a value of its own."""
+    return isinstance(value, (tuple, list)) and len(value) > 0 and value[0] == "clients"
+
+
+def check_value(name, value, check=_check.positive, by_client=True):
+    """Refuse what is none of the forms."""
+    if by_client and is_by_client(value):
+        if len(value) == 1:
+            raise ValueError(f"{name} must have one value per client, got {value!r}")
+        for one in value[1:]:
+            at_round(name, one, 0, check)
+    else:
+        at_round(name, value, 0, check)
+
+
+def plain(value):
+    """A tensor with one number per client as plain data; anything else as it is."""
+    if isinstance(value, torch.Tensor) and value.ndim == 1:
+        return ("clients", *value.tolist())
+    return value.item() if isinstance(value, torch.Tensor) and value.ndim == 0 else value
