@@ -536,6 +536,9 @@ TABLE = {
     "papers.table": Row(
         papers.table, {"paper": "fedamp", "number": 3}, {"paper": WORD, "number": (99, None, "a")}
     ),
+    "papers.search_grid": Row(
+        papers.search_grid, {"method": "fedala"}, {"method": WORD, "paper": WORD}
+    ),
     "papers.settings": Row(
         papers.settings, {"method": "fedamp", "data": "mnist"},
         {"method": WORD, "paper": ("unknown", 3)},

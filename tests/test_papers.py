@@ -14,6 +14,7 @@ import pytest
 from pfl_lib import methods, models, partition
 from pfl_lib._groups import GROUPED
 from pfl_lib.book import papers
+from pfl_lib.book.experiments.methods import fedala_fourteen
 from pfl_lib.book.papers._given import HOME, METHODS, RUNS
 
 METHOD_NAMES = (
@@ -143,7 +144,7 @@ def test_settings_name_the_parameters_of_the_methods():
     run = {"lr", "optimizer", "batch_size", "epochs", "rounds", "participation", "runs", "model"}
     run |= {"weight_decay", "shuffle"}
     clients = {"clients", "a", "form", "samples", "test_share", "classes_per_client"}
-    clients |= {"group_clients", "group_sizes", "share", "test_size", "edition"}
+    clients |= {"group_clients", "group_sizes", "share", "test_size", "edition", "length"}
     words = {"tau", "tau_printed", "periods", "received", "scheduler"}  # said, not set
     for method, data, split, paper in EVERY_RUN:
         found = papers.settings(method, data, split, paper=paper)
@@ -402,3 +403,26 @@ def test_tables_are_what_the_text_prints(paper, number):
         if (paper, number) == ("fedala", "1") and words[0] == "0.005":
             words = words[6:]  # printed once for the seven columns it holds for
         assert in_one_piece(words, numbers), words
+
+
+def test_the_printed_value_is_in_the_printed_search_grid():
+    """FedALA's appendix: a value, and in brackets what it was chosen from."""
+    for method in METHODS["fedala"]:
+        tried, chosen = papers.search_grid(method), papers.settings(method, paper="fedala")
+        for name, candidates in tried.items():
+            value = chosen[name] / 2000 if (method, name) == ("apple", "horizon") else chosen[name]
+            assert value in candidates, (method, name)
+    assert papers.search_grid("fedala")["ala_lr"] == (0.1, 1.0, 10.0)
+    assert papers.search_grid("fedavg") == {} == papers.search_grid("fedamp", paper="fedamp")
+
+
+def test_fedala_s_settings_are_those_of_its_authors():
+    """What the paper does not print, and its authors' read-me and code say."""
+    ala = papers.settings("fedala", paper="fedala")
+    assert ala["tol"] == 0.01 and ala["remix_before_test"] is True
+    assert "read-me" in ala.source("tol")
+    assert papers.settings("fedavg", "ag_news", paper="fedala")["length"] == 200
+    made = fedala_fourteen(rounds=50, participation=0.5)
+    assert made["FedPHP"].expected == 25 and made["APPLE"].p_gradient == "tensor mean"
+    assert made["FedFomo"].if_nobody_helps == "trained" and not made["pFedMe"].restart
+    assert made["FedAvg-C"].ft_epochs == made["FedProx-C"].ft_epochs == 15

@@ -1,6 +1,7 @@
 """The model as a function of one vector, and what a local step may ask for."""
 
 import copy
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -150,6 +151,16 @@ class Network:
         named = self.unflatten(w)
         return named | {n: named[n].detach().clone() for n in self.state}
 
+    def loss_above(self, below: Tensor, top: Tensor, batch: Batch) -> Tensor:
+        """The loss of the model (below, top), cut between two parameters, in training.  Its
+        gradient in ``top`` needs no gradient of the parameters below, which a cut through one
+        vector would compute."""
+        cut = [*itertools.accumulate(self.lengths, initial=0)].index(len(below))
+        pieces = [*below.split(self.lengths[:cut]), *top.split(self.lengths[cut:])]
+        named = {n: p.view(s) for n, p, s in zip(self.names, pieces, self.shapes)}
+        named |= {n: named[n].detach().clone() for n in self.state}
+        return self._mean_loss(self._in_training(named, batch), batch)
+
     def logits(self, w: Tensor, x: Tensor) -> Tensor:
         """What the model says when it is tested."""
         return torch.func.functional_call(self.tested, self._named(w), (x,))
@@ -273,9 +284,9 @@ class Client:
         self.under_vmap = under_vmap
         self.t = 0  # how many steps this phase has made: the same for all clients of a stack
         self.grad = torch.func.grad(network.loss) if under_vmap else self._grad
-        self.loss = network.loss
+        self.loss, self.loss_above = network.loss, network.loss_above
         self.tested_loss = network.tested_loss
-        self.logits = network.logits
+        self.logits, self.lengths = network.logits, network.lengths
         self.features = network.features
 
     def _grad(self, w: Tensor, batch: Batch) -> Tensor:

@@ -55,7 +55,7 @@ class WithALA(AdaptiveLocalAggregation):
 
     def personal(self, state, fed):
         if "x" in state:  # each client's own mix in the global model's place
-            state = state.set(x=state.ala_begin)
+            state = state.set(x=self.mix_to_test(state, fed))
         return self.base.personal(state, fed)
 
     def extra_models(self, state, fed):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from pfl_lib import _check
-from pfl_lib.methods._hyper import non_negative, positive, whole
+from pfl_lib.methods._hyper import choice, non_negative, positive, whole
 from pfl_lib.methods._tensors import checked
 from pfl_lib.methods.base import Algorithm, State
 from pfl_lib.work import Work, local_step
@@ -25,12 +25,12 @@ def apple_mix(p, core):
     return p @ core
 
 
-def apple_gradients(grad, p, core, own, prior, mu, schedule):
+def apple_gradients(grad, p, core, own, prior, mu, schedule, lengths=None):
     """p_ii·∇F(θ) for the own core model, and ⟨c_j, ∇F(θ)⟩ + λ(r)μ(p_j − p⁰_j) for the weights.
 
     APPLE (Luo and Wu 2022): the gradients of F_i(θ_i) + λ(r)(μ/2)‖p_i − p⁰‖² at
     ``grad`` = ∇F_i(θ_i). ``own`` is the client's own row in ``core``, ``prior`` p⁰ = n_j/n,
-    ``schedule`` λ(r). Returns (gradient of c_i, gradient of p_i).
+    ``schedule`` λ(r), ``lengths`` as in ``_slopes``. Returns (gradient of c_i, of p_i).
 
     Equation label: eq-apple-gradients
 
@@ -39,9 +39,28 @@ def apple_gradients(grad, p, core, own, prior, mu, schedule):
     (tensor([1., 2.]), tensor([2.0000, 4.0500]))
     """
     mu = checked(_check.non_negative, "mu", mu)
+    slopes = _slopes(grad, core, lengths)
     # Under vmap the own place is a tensor, and a tensor cannot index as a number does.
     mine = p.gather(0, own.reshape(1)) if isinstance(own, torch.Tensor) else p[own]
-    return mine * grad, core @ grad + schedule * mu * (p - prior)
+    return mine * grad, slopes + schedule * mu * (p - prior)
+
+
+def _slopes(grad, core, lengths=None):
+    """⟨c_j, ∇F(θ)⟩ for every core model (rows): the derivatives of F(Σ_j p_j c_j) in p_j.
+
+    With ``lengths``, the sizes of the model's tensors, what public code takes in their place: the
+    mean of c_j⊙∇F(θ) over each tensor, averaged over the tensors.  It is smaller by orders of
+    magnitude, and the rates that are printed belong to it.
+
+    >>> _slopes(torch.tensor([2.0, 4.0, 9.0]), torch.ones(1, 3))
+    tensor([15.])
+    >>> _slopes(torch.tensor([2.0, 4.0, 9.0]), torch.ones(1, 3), lengths=[2, 1])
+    tensor([6.])
+    """
+    if lengths is None:
+        return core @ grad
+    pieces = zip(core.split(lengths, -1), grad.split(lengths), lengths)
+    return sum(c @ g / n for c, g, n in pieces) / len(lengths)
 
 
 def apple_schedule(round, horizon):
@@ -72,8 +91,9 @@ def step(s, batch, client):
     own = torch.arange(len(p), device=p.device) == place
     g = client.grad(apple_mix(p, s["core"]) + (p * own).sum() * added, batch)
     weight = client.numbers["mu"], client.numbers["schedule"]
-    g_core, g_p = apple_gradients(g, p, s["core"], place, s["prior"], *weight)
-    g_p = g_p + own * (added @ g)
+    lengths = client.lengths if client.numbers["by_tensor"] else None
+    g_core, g_p = apple_gradients(g, p, s["core"], place, s["prior"], *weight, lengths)
+    g_p = g_p + own * _slopes(g, added[None], lengths)
     return client.move(s, g_core) | {"p": p - client.numbers["lr_p"] * g_p}
 
 
@@ -83,8 +103,11 @@ class APPLE(Algorithm):
 
     After the cited original; FedALA only sketches it.  The penalty λ(r)(μ/2)‖p_i − p⁰‖² holds the
     proportions near the clients' shares of the samples for ``horizon`` rounds (FedALA: a fifth of
-    all rounds).  ``lr_p`` is η₂; ``lr_core`` is η₁, None the federation's.  The gradient of c_i
-    carries the factor p_ii, about 1/m at first, so the first rounds are slow.
+    all rounds).  ``p_gradient="tensor mean"`` takes for the derivative in p what public code takes
+    (the mean over each tensor, averaged): the printed ``lr_p`` belongs to that, and is about a
+    thousand times too long for the derivative itself.  ``lr_p`` is η₂; ``lr_core`` is η₁, None the
+    federation's.  The gradient of c_i carries the factor p_ii, about 1/m at first, so the first
+    rounds are slow.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("apple", mu=0.1)
@@ -97,6 +120,7 @@ class APPLE(Algorithm):
     mu: float = non_negative(0.1)
     horizon: int = whole(20)
     lr_core: float | None = positive(None)
+    p_gradient: str = choice("derivative", ("derivative", "tensor mean"))
     name, label = "apple", "APPLE"
     family, order = "pair by pair", 9
     place = (3, 4, 3)
@@ -134,7 +158,12 @@ class APPLE(Algorithm):
             rows,
             "apple",
             shared={"core": core, "prior": prior},
-            numbers={"mu": self.mu, "lr_p": self.lr_p, "schedule": schedule},
+            numbers={
+                "mu": self.mu,
+                "lr_p": self.lr_p,
+                "schedule": schedule,
+                "by_tensor": self.p_gradient == "tensor mean",
+            },
             lr=self.lr_core,
             **options,
         )

@@ -10,7 +10,7 @@ import torch
 
 from pfl_lib import _check
 from pfl_lib.methods._averaging import GlobalModel
-from pfl_lib.methods._hyper import between, positive, whole
+from pfl_lib.methods._hyper import between, flag, positive, whole
 from pfl_lib.methods._tensors import checked, same_shape
 from pfl_lib.methods.base import Algorithm
 from pfl_lib.work import Work, local_step
@@ -55,9 +55,10 @@ def step(s, batch, client):
     """One step on the weights; the downloaded model ``w`` and the client's own stay as they are."""
     weights, own = s["weights"], s["own"]
     below, top = s["w"].split([s["w"].shape[0] - own.shape[0], own.shape[0]])
-    mixed = torch.cat([below, ala_mix(weights, own, top)])  # (4)
-    g, loss = torch.func.grad_and_value(client.loss)(mixed, batch)
-    weights = ala_step(weights, own, top, g[-len(own) :], client.numbers["ala_lr"])  # (5)
+    # the layers below are as they were downloaded: only the top's gradient is computed
+    slope = torch.func.grad_and_value(lambda mixed: client.loss_above(below, mixed, batch))
+    g, loss = slope(ala_mix(weights, own, top))  # (4)
+    weights = ala_step(weights, own, top, g, client.numbers["ala_lr"])  # (5)
     n = batch.weight.sum()
     return {"weights": weights, "loss": s["loss"] + n * loss, "seen": s["seen"] + n}
 
@@ -69,9 +70,14 @@ class AdaptiveLocalAggregation(Algorithm):
     ``ala_layers`` is p: only the top p layers are mixed, below them the download is taken whole.
     ``ala_percent`` is s, the part of the local data the weights are learned on, drawn once a
     round; ``ala_lr`` is η.  A client's first time lasts until the mean losses of the last
-    ``window`` passes deviate by less than ``tol`` (``max_epochs`` passes at most; the paper does
-    not say when it stops), later times are one pass.  The first time is each client's own: the
-    first round in which its model and the download differ.
+    ``window`` passes deviate by less than ``tol`` (``max_epochs`` passes at most), later times are
+    one pass.  The first time is each client's own: the first round in which its model and the
+    download differ.  The paper does not print ``tol``; the authors' module has 0.1, and its
+    read-me says that the paper's runs had 0.01, which is what ``pfl_lib.book.papers`` gives.
+
+    ``remix_before_test``: what is tested is the mix with which *every* client would begin the next
+    round, as in the authors' code, and not the one it began its last round with.  Where clients
+    stay away from rounds the two differ much: the latter may be several rounds old.
     """
 
     ala_layers: int = whole(1, at_least=0)
@@ -80,6 +86,7 @@ class AdaptiveLocalAggregation(Algorithm):
     tol: float = positive(0.1)
     window: int = whole(10)
     max_epochs: int = whole(50)
+    remix_before_test: bool = flag(False)
 
     def start(self, fed):
         return super().start(fed).set(**self.memory(fed))
@@ -89,6 +96,12 @@ class AdaptiveLocalAggregation(Algorithm):
 
     def upload(self, state, done, fed, who):
         return self.remember(super().upload(state, done, fed, who), done, who)
+
+    def mix_to_test(self, state, fed):
+        """The mix that is tested, one row per client."""
+        if not self.remix_before_test:
+            return state.ala_begin
+        return self.download(state, fed.at(fed.k + 1), fed.everyone).w
 
     def memory(self, fed):
         """What clients remember: own models, where they began, W (ones), first time over."""
@@ -156,7 +169,8 @@ class FedALA(AdaptiveLocalAggregation, GlobalModel):
     """Θ̂_i, a learned mix of the global model and the client's own, is where training starts.
 
     Algorithm 1 returns Θ̂_i, so that is what is tested: it holds the global model of the round
-    before.  Θ_i, trained from it, is tested beside it, and so is the new global model.
+    before, or, with ``remix_before_test``, the newest.  Θ_i, trained from it, is tested beside it,
+    and so is the new global model.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("fedala", ala_layers=1)
@@ -184,7 +198,7 @@ class FedALA(AdaptiveLocalAggregation, GlobalModel):
     handed = ""  # it mixes already
 
     def personal(self, state, fed):
-        return state.ala_begin
+        return self.mix_to_test(state, fed)
 
     def extra_models(self, state, fed):
         return {"trained": state.ala_own, "global": state.x.expand(fed.m, -1)}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pfl_lib.methods._hyper import between
+from pfl_lib.methods._hyper import between, choice
 from pfl_lib.methods.base import Algorithm, State
 from pfl_lib.random import keyed_generator
 from pfl_lib.work import Work, local_step, train
@@ -70,7 +70,8 @@ class FedFomo(Algorithm):
     After the cited original; FedALA only sketches it, with M = all clients.  ``validation`` is the
     share of its training data a client holds back, for good, to judge models; it trains on the
     rest.  θ_i is where it began its last round; what it trained from there is among the models on
-    offer.  If nobody helps, it begins there again.
+    offer.  If nobody helps, not even its own training, it begins there again, as the formula
+    says; ``if_nobody_helps="trained"`` goes on from the trained model, as public code does.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("fedfomo", validation=0.2)
@@ -80,6 +81,7 @@ class FedFomo(Algorithm):
     """
 
     validation: float = between(0.2, 0, 1, "()")
+    if_nobody_helps: str = choice("begin", ("begin", "trained"))
     name, label = "fedfomo", "FedFomo"
     family, order = "pair by pair", 8
     place = (3, 4, 3)
@@ -116,8 +118,10 @@ class FedFomo(Algorithm):
             # Sums of losses serve as well as means: the weights are normalized.
             weights.append(fedfomo_weights(fedfomo_scores(theta, loss, models, losses)))
             begin.append(fedfomo_update(theta, models, weights[-1]))
-        start = torch.stack(begin)
-        return State(w=train(learn, start, who), begin=start, weights=torch.stack(weights))
+        start, weight = torch.stack(begin), torch.stack(weights)
+        if self.if_nobody_helps == "trained":
+            start = torch.where((weight.sum(1) > 0)[:, None], start, models[who])
+        return State(w=train(learn, start, who), begin=start, weights=weight)
 
     def upload(self, state, done, fed, who):
         return state.put(who, w=done.w, begin=done.begin, weights=done.weights)

@@ -81,7 +81,9 @@ class FedPHP(GlobalModel):
     After the cited original; FedALA only sketches it.  The local loss is (1 − λ)·loss + λ·distance
     to h_i, in the "features" before the head (maximum mean discrepancy) or in the "predictions"
     (distillation); a client's first round has nothing to inherit.  The weight μ_t of the old h_i
-    grows to ``mu`` over the first ``expected`` rounds the client takes part in.
+    grows to ``mu`` over the first ``expected`` rounds the client takes part in: the original has
+    the rounds that a client is expected to take part in, the share of clients times all rounds
+    (``pfl_lib.book.experiments.methods.fedala_fourteen`` sets it so).
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("fedphp", mu=0.9)

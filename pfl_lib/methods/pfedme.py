@@ -6,7 +6,7 @@ import torch
 
 from pfl_lib import _check
 from pfl_lib.methods._averaging import GlobalModel, weighted_average
-from pfl_lib.methods._hyper import non_negative, positive, whole
+from pfl_lib.methods._hyper import flag, non_negative, positive, whole
 from pfl_lib.methods._sgd import plain_sgd
 from pfl_lib.methods._tensors import checked
 from pfl_lib.methods.base import State
@@ -65,7 +65,8 @@ def pfedme_server(w_global, average, beta=1.0) -> torch.Tensor:
 def envelope_step(s, batch, client):
     """A step of w on the envelope, whose minimizer θ is found by steps of its own."""
     lam, lr, steps = (client.numbers[name] for name in ("lam", "lr_personal", "inner_steps"))
-    theta = pfedme_inner(s["w"], lambda w: client.grad(w, batch), lam, lr, steps)  # (7)
+    start = s["w"] if client.numbers["restart"] else s["theta"]
+    theta = pfedme_inner(s["w"], lambda w: client.grad(w, batch), lam, lr, steps, start)  # (7)
     return {"theta": theta, "w": pfedme_local(s["w"], theta, lam, client.lr)}
 
 
@@ -73,9 +74,11 @@ def envelope_step(s, batch, client):
 class PFedMe(GlobalModel):
     """On each batch θ ≈ argmin F_i(θ) + (λ/2)‖θ − w_i‖², then w_i moves towards θ.
 
-    ``inner_steps`` steps of length ``lr_personal`` find θ from w_i; they are stable for
-    ``lr_personal`` < 2/(λ + L).  ``lr`` is η, the step of w_i (None: the federation's); ``beta`` is
-    β, the server's.  The average counts samples, as in FedAvg.
+    ``inner_steps`` steps of length ``lr_personal`` find θ; they are stable for ``lr_personal`` <
+    2/(λ + L).  In a client's first batch of a round they start from w_i, which is the download; on
+    later batches they go on from the θ of the batch before, as in the authors' code
+    (``restart=True`` starts at w_i on every batch).  ``lr`` is η, the step of w_i (None: the
+    federation's); ``beta`` is β, the server's.  The average counts samples, as in FedAvg.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("pfedme", lam=15.0, lr_personal=0.1)
@@ -89,6 +92,7 @@ class PFedMe(GlobalModel):
     lr_personal: float = positive(0.01)
     beta: float = positive(1.0)
     lr: float | None = positive(None)
+    restart: bool = flag(False)
     name, label = "pfedme", "pFedMe"
     family, order = "a model beside the global one", 1
     place = (1, 1, 1)
@@ -110,8 +114,9 @@ class PFedMe(GlobalModel):
         return State(x=fed.initial()[0], theta=fed.initial())
 
     def local(self, state, received, fed, who):
-        numbers = {name: getattr(self, name) for name in ("lam", "lr_personal", "inner_steps")}
-        rows = {"w": received.w, "theta": state.theta[who]}
+        names = ("lam", "lr_personal", "inner_steps", "restart")
+        numbers = {name: getattr(self, name) for name in names}
+        rows = {"w": received.w, "theta": received.w}
         work = Work(rows, "pfedme", numbers=numbers, **plain_sgd(self, fed))
         return received.set(**fed.perform(work, who))
 

@@ -37,6 +37,16 @@ def test_eq_apple():
     assert_known(LOCAL[0] - 0.1 * core, "baselines", "APPLE: new core model 0, eta1=.1")
 
 
+def test_the_mean_by_tensor_is_public_codes_slope():
+    """Written out: the mean of c_j⊙∇F over every tensor, averaged over the tensors."""
+    grad, core = torch.tensor([2.0, 4.0, 9.0]), torch.tensor([[1.0, 2.0, 3.0], [0.0, 1.0, -1.0]])
+    half = torch.tensor([0.5, 0.5])
+    given = {"own": 0, "prior": half, "mu": 0.1, "schedule": 1.0, "lengths": [2, 1]}
+    _, slopes = f.apple_gradients(grad, half, core, **given)
+    expected = [((2 + 8) / 2 + 27) / 2, ((0 + 4) / 2 - 9) / 2]
+    torch.testing.assert_close(slopes, torch.tensor(expected))
+
+
 def test_eq_apple_gradients_against_autograd():
     p, prior = torch.tensor([0.7, -0.2], dtype=torch.float64), SIZES / SIZES.sum()
 

@@ -4,10 +4,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
 
+import pfl_lib
 from pfl_lib import Federation, algorithm, partition, run
 from pfl_lib import formulas as f
 from pfl_lib.methods import State
+from pfl_lib.work import Batch
 from tests.support.known_answers import assert_known, known
 from tests.support.methods import (
     ENGINES,
@@ -267,3 +270,45 @@ BAD = [
 @refused(BAD)
 def test_bad_hyper_parameters(check):
     check()
+
+
+def test_remix_before_test_is_where_the_next_round_begins(federation):
+    """All clients mix, then they are tested: with everybody present, the next round's start."""
+    fed = federation()
+    method = algorithm("fedala", remix_before_test=True, **quick_ala())
+    before, after = go(method, fed, 2), go(method, fed, 3)
+    assert torch.equal(method.personal(before, fed.at(1)), after.ala_begin)
+    plain = algorithm("fedala", **quick_ala())
+    assert torch.equal(plain.personal(before, fed.at(1)), before.ala_begin)
+
+
+def test_remix_reaches_clients_that_stayed_away(federation):
+    """The mix of the last attended round may be old; the new one holds the newest global model."""
+    fed = federation()
+    method = algorithm("fedala", remix_before_test=True, ala_lr=HOLD, **quick_ala())
+    state = method.start(fed)
+    for k in range(3):
+        state = method.round(state, fed.at(k), fed.everyone[1:])
+    mixed = method.personal(state, fed.at(2))
+    assert torch.equal(state.ala_begin[0], fed.initial()[0])
+    torch.testing.assert_close(mixed[0], state.x)  # weights of one: the newest global model
+
+
+def test_only_the_top_layers_gradient_is_computed():
+    """The same numbers as the gradient of the whole model, in fewer operations."""
+    fed = pfl_lib.example(model="mlp", dtype=torch.float64, engine="loop")
+    network, w = fed.network, fed.initial()[0]
+    index = fed._train_samples.index[0]
+    x, y = fed._train_samples.inputs(index), fed.data.y[index]
+    batch = Batch(x, y, torch.ones(len(y), dtype=x.dtype), None)
+    start = fed.layers[-1][1].start
+    below, top = w[:start], w[start:]
+    counted = {}
+    with FlopCounterMode(display=False) as flops:
+        whole = torch.func.grad(network.loss)(w, batch)[start:]
+    counted["whole"] = flops.get_total_flops()
+    with FlopCounterMode(display=False) as flops:
+        part = torch.func.grad(lambda t: network.loss_above(below, t, batch))(top)
+    counted["top"] = flops.get_total_flops()
+    assert torch.equal(part, whole)
+    assert counted["top"] < 0.65 * counted["whole"]  # forward, and the last layer's gradient

@@ -102,3 +102,17 @@ BAD = [
 @refused(BAD)
 def test_bad_hyper_parameters(check):
     check()
+
+
+def test_if_nobody_helps_it_begins_again_or_goes_on_trained(federation):
+    """A client whose model of the last round is best of all that are offered."""
+    fed = federation()
+    good = go(algorithm("fedavg"), fed, 6).x
+    bad = torch.full_like(good, 0.5) * torch.linspace(-1, 1, len(good))
+    state = algorithm("fedfomo").start(fed)
+    state = state.set(w=bad.expand(fed.m, -1), begin=good.expand(fed.m, -1))
+    for word, start in (("begin", good), ("trained", bad)):
+        method = algorithm("fedfomo", if_nobody_helps=word)
+        done = method.round(state, fed, fed.everyone)
+        assert done.weights.abs().sum() == 0
+        assert torch.equal(done.begin, start.expand(fed.m, -1))

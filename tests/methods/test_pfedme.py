@@ -115,3 +115,20 @@ BAD = [
 @refused(BAD)
 def test_bad_hyper_parameters(check):
     check()
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_theta_goes_on_from_batch_to_batch_unless_it_restarts(data, twins, restart):
+    """Written out: whole batches, two epochs, and so two batches a round."""
+    fed = whole_batches(data, twins, epochs=2)
+    method = algorithm("pfedme", lr_personal=0.02, inner_steps=3, lr=0.01, restart=restart)
+    done = method.round(method.start(fed), fed, fed.everyone)
+    for i in range(fed.m):
+        w = theta = fed.initial()[i]
+        for _ in range(2):
+            theta = w if restart else theta
+            for _ in range(3):
+                moved = train(fed, theta[None], fed.everyone[i : i + 1], lr=1.0, epochs=1)[0]
+                theta = theta - 0.02 * ((theta - moved) + method.lam * (theta - w))
+            w = w - 0.01 * method.lam * (w - theta)
+        close(done.theta[i], theta)

@@ -63,6 +63,9 @@ class WrittenLoss(Network):
 
     tested_loss = loss
 
+    def loss_above(self, below, top, batch):
+        return self.loss(torch.cat([below, top]), batch)
+
 
 class Toy(Federation):
     """Client i has ``sizes[i]`` times the same sample.  Engines, batches and weights are real."""

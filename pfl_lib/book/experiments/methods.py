@@ -164,11 +164,12 @@ def fedacs_methods():
     }
 
 
-def fedala_fourteen(rounds, ft_epochs=15):
+def fedala_fourteen(rounds, ft_epochs=15, participation=1.0):
     """Separate, and the fourteen methods of FedALA's Tables 2 to 4 by their labels there.
 
     Hyper-parameters are the printed ones.  What the paper ties to its run follows this one:
-    APPLE's horizon is a fifth of the rounds, Per-FedAvg's inner step the local learning rate.
+    APPLE's horizon is a fifth of the rounds, FedPHP's weight grows over the rounds that a client is
+    expected to take part in, Per-FedAvg's inner step is the local learning rate.
     ``ft_epochs`` of FedAvg-C and FedProx-C is not printed.  FedAMP starts at its own model: from
     the message its printed α would give weights far from a convex combination.
 
@@ -181,6 +182,7 @@ def fedala_fourteen(rounds, ft_epochs=15):
         "fedprox-c": {"ft_epochs": ft_epochs},
         "per-fedavg": {"inner_lr": None},
         "apple": {"horizon": max(1, rounds // 5)},
+        "fedphp": {"expected": max(1, round(participation * rounds))},
     }
     methods = {"Separate": algorithm("separate")}
     for name in (

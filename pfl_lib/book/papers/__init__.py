@@ -1,7 +1,7 @@
 """What the papers print: their settings (``settings``) and their result tables (``table``)."""
 
 from pfl_lib.book.papers._given import DATA, HOME, PARTITIONS, Schedule
-from pfl_lib.book.papers._settings import Settings, settings
+from pfl_lib.book.papers._settings import Settings, search_grid, settings
 from pfl_lib.book.papers._tables import PAPERS, Cell, Table, table, tables
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Settings",
     "Table",
     "names",
+    "search_grid",
     "settings",
     "table",
     "tables",

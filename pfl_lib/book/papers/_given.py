@@ -263,6 +263,45 @@ rule(
 )
 rule("spfl", "", "plga", stages=ours(2, "as for SPFL"))
 
+#: What a paper searched before it settled on a value: {paper: {method: {name: candidates}}}.
+TENTHS = tuple(n / 10 for n in range(11))
+RATES = (0.1, 0.01, 0.001, 0.0001)
+GRIDS: dict[str, dict[str, dict[str, tuple]]] = {
+    "fedala": {
+        "fedprox": {"mu": RATES},
+        "fedrep": {"head_epochs": tuple(range(1, 11))},
+        "pfedme": {
+            "lr_personal": RATES,
+            "beta": (0.1, 0.5, 0.9, 1.0),
+            "lam": (0, 0.1, 1, 5, 10, 15, 20, 50),
+            "inner_steps": (1, 5, 10, 20),
+        },
+        "ditto": {
+            "personal_epochs": tuple(range(1, 11)),
+            "lam": (0.0001, 0.001, 0.01, 0.1, 1, 10),
+        },
+        "fedamp": {
+            "alpha": (10000, 1000, 100, 10, 1, 0.1),
+            "lam": (100, 10, 1, 0.1, 0.01),
+            "sigma": (1, 0.5, 0.1, 0.05, 0.01),
+        },
+        "fedphp": {"mu": TENTHS, "lam": (0.1, 0.05, 0.01, 0.005, 0.001)},
+        "apple": {
+            "lr_p": (0.1, 0.05, 0.01, 0.005, 0.001),
+            "mu": (1, 0.5, 0.1, 0.05, 0.01, 0.005, 0.001),
+            "horizon": TENTHS,  # times the rounds
+        },
+        "partialfed": {
+            "model_batches": tuple(range(9, 0, -1)),  # of ten; the others learn the strategy
+        },
+        "fedala": {
+            "ala_lr": (0.1, 1.0, 10.0),
+            "ala_percent": (5, 10, 20, 40, 60, 80, 100),
+            "ala_layers": (1, 2, 3, 4, 5, 6),  # 1, 2, …: as many as the network has
+        },
+    },
+}
+
 # --- FedACS: the paper names its data and nothing else ------------------------------------------
 A = "Chen et al., Sec. 3.1"
 rule(
@@ -294,6 +333,7 @@ rule(
 
 # --- FedALA --------------------------------------------------------------------------------------
 Z, TUNING = "Zhang et al., Experimental Setup", "Zhang et al., Hyperparameter Settings"
+PUBLIC = "the first author's public library"
 rule(
     *("fedala", Z),
     batch_size=10,
@@ -313,6 +353,10 @@ rule(
     lr=0.005,
 )
 rule("fedala", Z, data="ag_news", model="fasttext", lr=0.1)
+rule(
+    *("fedala", "", (), "ag_news"),
+    length=given(200, "the authors' public code: texts cut or padded to 200 tokens"),
+)
 rule("fedala", Z, partitions="dirichlet", a=0.1, form="fedala")
 rule("fedala", Z, (), ("mnist", "cifar10"), "pathological", classes_per_client=2)
 rule("fedala", Z, (), "cifar100", "pathological", classes_per_client=10)
@@ -337,8 +381,17 @@ rule(
     sigma=0.1,
     begin=ours("w", "with a start at u these weights are far from convex (own weight below -1000)"),
 )
-rule("fedala", TUNING, "fedphp", mu=0.9, lam=0.01)
-rule("fedala", TUNING, "fedfomo", received=given("all", f"{TUNING} (M = number of clients)"))
+rule(
+    *("fedala", TUNING, "fedphp"),
+    mu=0.9,
+    lam=0.01,
+    expected=given(2000, f"{PUBLIC}: mu grows over all rounds (share of clients times rounds)"),
+)
+rule(
+    *("fedala", TUNING, "fedfomo"),
+    received=given("all", f"{TUNING} (M = number of clients)"),
+    if_nobody_helps=given("trained", f"{PUBLIC}; the paper is silent"),
+)
 rule(
     *("fedala", TUNING, "apple"),
     lr_p=0.01,
@@ -346,6 +399,7 @@ rule(
     horizon=given(400, f"{TUNING} (L = 0.2 of the 2000 rounds)"),
     scheduler="cos",
     received=given("all", f"{TUNING} (M = number of clients)"),
+    p_gradient=given("tensor mean", f"{PUBLIC}, to which the rate belongs"),
 )
 rule(
     *("fedala", TUNING, "partialfed"),
@@ -357,7 +411,8 @@ rule(
 rule("fedala", TUNING, "fedala", ala_lr=1.0, ala_percent=80, ala_layers=1)
 rule(
     *("fedala", "", "fedala"),
-    tol=ours(0.1, f"no test of convergence is printed; the value of {CODE}"),
-    window=ours(10, f"no test of convergence is printed; the value of {CODE}"),
+    tol=given(0.01, "the read-me of the authors' repository (its module's default is 0.1)"),
+    window=given(10, "the authors' public module; no test of convergence is printed"),
+    remix_before_test=given(True, "the authors' public code: all clients mix, then are tested"),
     max_epochs=ours(50, "a bound on the first stage"),
 )

@@ -11,7 +11,16 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pfl_lib._check import one_of
-from pfl_lib.book.papers._given import DATA, HOME, METHODS, PARTITIONS, RULES, RUNS, Value
+from pfl_lib.book.papers._given import (
+    DATA,
+    GRIDS,
+    HOME,
+    METHODS,
+    PARTITIONS,
+    RULES,
+    RUNS,
+    Value,
+)
 
 SILENT = "not given: our choice"
 
@@ -139,6 +148,19 @@ def settings(method, data=None, partition=None, paper=None):
 
 def _unsaid(wanted, said):
     return bool(wanted) and said is None
+
+
+def search_grid(method, paper="fedala"):
+    """What a paper tried for each hyper-parameter of a method, by name; {} where it does not say.
+
+    Only FedALA's appendix prints its search, in the default setting, Dirichlet(0.1).
+
+    >>> search_grid("fedala")["ala_lr"]
+    (0.1, 1.0, 10.0)
+    """
+    one_of("paper", paper, METHODS)
+    one_of("method", method, METHODS[paper])
+    return dict(GRIDS.get(paper, {}).get(method, {}))
 
 
 class _Run(NamedTuple):
