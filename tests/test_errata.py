@@ -83,6 +83,35 @@ def test_page_weighs_every_entry():
         )
 
 
+def test_every_entry_has_a_number_of_its_own():
+    text = PAGE.read_text(encoding="utf-8")
+    numbers = {a: re.search(r"^### E(\d{3}): ", body, flags=re.M) for a, body in entries()}
+    assert all(numbers.values()), [a for a, found in numbers.items() if not found]
+    assert sorted(int(found[1]) for found in numbers.values()) == [*range(1, len(numbers) + 1)]
+    listed = re.findall(r"^- E(\d{3}), .*<(erratum-[a-z0-9-]+)>`$", text, flags=re.M)
+    kind = {anchor: "*changes results*" in body for anchor, body in entries()}
+    assert {anchor for _, anchor in listed} == {a for a, changes in kind.items() if changes}
+    assert all(numbers[anchor][1] == said for said, anchor in listed)
+
+
+def test_the_numbers_of_the_first_entries_stay():
+    """A number is cited elsewhere: it must not come to mean another entry."""
+    first = dict(re.findall(r"\((erratum-[a-z0-9-]+)\)=\n### (E\d{3}): ", PAGE.read_text("utf-8")))
+    kept = {
+        "erratum-fedamp-factor-two": "E001",
+        "erratum-fedamp-tau-swapped": "E002",
+        "erratum-fedacs-gradient": "E007",
+        "erratum-lga-leap": "E015",
+        "erratum-cross-fedamp-baseline": "E016",
+    }
+    assert {anchor: first[anchor] for anchor in kept} == kept
+
+
+def test_withdrawn_entries_say_so():
+    withdrawn = {anchor for anchor, body in entries() if "**Withdrawn**" in body}
+    assert {"erratum-fedamp-initial-models", "erratum-fedala-groups"} <= withdrawn
+
+
 def test_page_counts_itself():
     text = PAGE.read_text(encoding="utf-8")
     said = [int(n) for n in re.findall(r"(\d+) (?:such places|entries)", text.split("\n## ")[0])]
@@ -228,6 +257,13 @@ def test_erratum_fedamp_initial_models():
         formulas.heurfedamp_weights(W, 25.0, 0.05),
     ):
         assert_close(formulas.mix(xi, W), W)  # so the first round is separate training
+    # later rounds differ: apart by more than the width, clients hear their like alone
+    near, far = (
+        torch.tensor([[0.0], [0.1], [0.8], [0.9]]),
+        torch.tensor([[0.0], [0.1], [8.0], [8.1]]),
+    )
+    inside = [formulas.attention_weights(W, exponential(2.0), 0.25)[0, 1] for W in (near, far)]
+    assert inside[0] < 0.5 * 0.75 * 1.1 and inside[1] > 0.75 - 1e-9
 
 
 def test_erratum_fedamp_convex_combination():
