@@ -1,6 +1,6 @@
 """FedFomo: move towards the models that help (after Zhang et al., ICLR 2021)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -129,7 +129,8 @@ class FedFomo(Algorithm):
     def newcomer_models(self, state, fed, newcomers):
         begin = state.w.mean(0).expand(newcomers.m, -1)
         received = State(w=begin, models=state.w)
-        return self.local(state, received, newcomers, newcomers.everyone).w
+        alone = replace(self, if_nobody_helps="begin")  # there is no trained model to go on from
+        return alone.local(state, received, newcomers, newcomers.everyone).w
 
     def extra_models(self, state, fed):
         return {"begin": state.begin}
