@@ -99,7 +99,7 @@ def compare_newcomers(
     """Train every method on ``fed``, serve ``newcomers``, and show who fares how: a table.
 
     ``algorithms`` are methods by the name of their row; by default every method of the library
-    that needs no hyper-parameter, or has a usual one.
+    with its usual hyper-parameters, but those that ask for known groups where ``fed`` has none.
 
     >>> import pfl_lib
     >>> data = pfl_lib.data.load("digits")
@@ -112,6 +112,8 @@ def compare_newcomers(
     """
     if algorithms is None:
         algorithms = {m.label: m(**m.needs) for m in methods.BY_NAME.values()}
+        if getattr(getattr(fed, "partition", None), "groups", None) is None:
+            del algorithms[methods.BY_NAME["oracle-groups"].label]
     if not isinstance(algorithms, Mapping) or not algorithms:
         raise TypeError(f"algorithms must be methods by name, got {algorithms!r}")
     rounds = _check.whole("rounds", rounds)

@@ -36,6 +36,11 @@ def cluster_average(X, W, cluster, sizes=None):
     return torch.where(total > 0, member / torch.where(total > 0, total, 1) @ W, X)
 
 
+def training_losses(X, fed, who):
+    """Each client's training loss of each model: one row per client, one column per model."""
+    return torch.stack([fed.evaluate(x.expand(len(who), -1), who, "train")[1] for x in X], 1)
+
+
 @dataclass(frozen=True)
 class ClusterModels(Algorithm):
     """Row c of ``x`` is the model of cluster c, ``cluster`` says where each client belongs.
@@ -48,6 +53,7 @@ class ClusterModels(Algorithm):
     chapter = "11_family"
     shared, private = "one model per cluster", "nothing"
     tested = "the model of the client's cluster"
+    newcomer = "of all clusters' models the one with its least training loss"
 
     def download(self, state, fed, who):
         raise NotImplementedError
@@ -59,3 +65,7 @@ class ClusterModels(Algorithm):
 
     def personal(self, state, fed):
         return state.x[state.cluster]
+
+    def newcomer_models(self, state, fed, newcomers):
+        models = state.x[state.cluster.unique()]  # of clusters that somebody belongs to
+        return models[training_losses(models, newcomers, newcomers.everyone).argmin(1)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from pfl_lib import _check
-from pfl_lib.methods._clusters import ClusterModels
+from pfl_lib.methods._clusters import ClusterModels, training_losses
 from pfl_lib.methods._hyper import whole
 from pfl_lib.methods.base import State
 from pfl_lib.random import keyed_generator
@@ -77,10 +77,12 @@ class IFCA(ClusterModels):
     def personal(self, state, fed):
         return state.x[self.choose(state.x, fed, fed.everyone)]
 
+    def newcomer_models(self, state, fed, newcomers):
+        return state.x[self.choose(state.x, newcomers, newcomers.everyone)]
+
     def choose(self, x, fed, who):
         """The cluster of each client by its training loss."""
-        tried = [fed.evaluate(model.expand(len(who), -1), who, "train")[1] for model in x]
-        return ifca_choice(torch.stack(tried, 1))
+        return ifca_choice(training_losses(x, fed, who))
 
     def sent(self, fed, who, k):
         return (1 + self.clusters) * fed.d * len(who)

@@ -94,6 +94,18 @@ def test_a_cluster_waits_for_all_of_its_clients(federation):
     assert method.round(some, fed.at(1), fed.everyone).cluster.max() > 0
 
 
+def test_newcomers_take_the_model_of_a_cluster_that_there_is(federation, twins):
+    """Rows of clusters that never came to be are not on offer."""
+    fed, late, method = federation(), federation(twins), algorithm("cfl", **READY, min_size=4)
+    state = go(method, fed, 2)
+    assert state.cluster.max() == 1
+    losses = [late.evaluate(state.x[c].expand(4, -1), None, "train")[1] for c in (0, 1)]
+    best = torch.stack(losses, 1).argmin(1)
+    state = state.set(x=torch.cat([state.x[:2], state.x[best[:1]] * 1.0, state.x[3:]]))
+    found = method.newcomer_models(state, fed, late)
+    assert torch.equal(found, state.x[:2][best])
+
+
 def test_it_finds_groups_that_disagree(data):
     thirds = [(0, 1, 2), (3, 4, 5), (6, 7, 8, 9)]
     clients = partition.grouped(data, None, thirds, [4] * 3, [40] * 3, test_size=20)

@@ -84,6 +84,13 @@ def test_it_finds_groups_that_disagree(data):
     assert history.last > plain.last + 0.05
 
 
+def test_newcomers_take_the_model_that_fits_them_best(federation, data, twins):
+    fed, late, method = federation(), federation(twins), algorithm("ifca", clusters=3)
+    state = go(method, fed, 2)
+    losses = torch.stack([late.evaluate(x.expand(4, -1), None, "train")[1] for x in state.x], 1)
+    assert torch.equal(method.newcomer_models(state, fed, late), state.x[losses.argmin(1)])
+
+
 class Alike(nn.Linear):
     head = ("weight", "bias")
 
