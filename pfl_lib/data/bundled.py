@@ -73,11 +73,7 @@ def watch(seconds=3.0, test=0.3):
     """
     length = round(50 * _check.positive("seconds", seconds))
     _check.between("test", test, 0, 1, "()")
-    file = _packaged_file("seglearn", "data/watch_dataset.npy")
-    if file is None:
-        recorded = importlib.import_module("seglearn.datasets").load_watch()
-    else:  # a pickle, of an installed package: as trustworthy as its code
-        recorded = np.load(file, allow_pickle=True).item()
+    recorded = _reader("seglearn", "datasets").load_watch()
     windows, tested, rows = [], [], []
     for row, series in enumerate(recorded["X"]):
         cut = round((1 - test) * len(series))
@@ -105,6 +101,17 @@ def watch(seconds=3.0, test=0.3):
         test=np.array(tested),
         note=f"windows of {seconds:g} s, the last {test:.0%} of each recording for testing",
     )
+
+
+def _reader(package, module):
+    """One module of an installed package, without the rest of it, whose import takes seconds."""
+    file = _packaged_file(package, f"{module}.py")
+    spec = file and importlib.util.spec_from_file_location(f"{package}_{module}", file)
+    if not spec or spec.loader is None:
+        return importlib.import_module(f"{package}.{module}")
+    alone = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(alone)
+    return alone
 
 
 def _packaged_file(package, path):
