@@ -282,7 +282,7 @@ def soaked(measured):
             f"results that differed: {measured['results that differed']}"
         )
     if "afterwards" in measured:
-        return f"the run goes on: {measured['afterwards']}"
+        return f"the run stops; with room again it goes on, {measured['afterwards']}"
     if "MiB at most, ever" in measured:
         first, later = measured["MiB at most, first rounds"], measured["MiB at most, all others"]
         ever = max(later, measured["MiB at most, ever"])  # the system's two counts differ a little

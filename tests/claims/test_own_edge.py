@@ -1,8 +1,10 @@
 """What the page on where attention pays says."""
 
+import nbformat
 import pytest
 
 from tests.support.claims import laptop
+from tests.support.paths import ROOT
 
 FOUND = laptop("own_edge")
 TRIED = ("FedAMP", "HeurFedAMP", "FedACS")
@@ -19,6 +21,20 @@ def chosen(family, case):
     }
     best = max(runs, key=lambda m: runs[m][seed])
     return 100 * sum(runs[best][s] for s in rest) / len(rest)
+
+
+@CASES
+@pytest.mark.parametrize("family", ("Separate", "FedAvg", "FedAvg-FT", *TRIED))
+def test_the_pages_choose_on_one_seed_and_report_the_others(family, case):
+    assert 100 * FOUND.chosen(family, case) == pytest.approx(chosen(family, case))
+
+
+@pytest.mark.parametrize("page", ["experiments/own_edge", "13_which"])
+def test_both_pages_draw_the_same_map(page):
+    """Neither page may go back to a choice of its own."""
+    cells = nbformat.read(ROOT / "notebooks" / f"{page}.ipynb", as_version=4).cells
+    source = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
+    assert ".chosen(" in source and "def chosen" not in source
 
 
 def gains(conflict):

@@ -7,6 +7,7 @@ import pytest
 
 from devtools import notebooks as tool
 from pfl_lib.book.experiments import stored
+from pfl_lib.book.experiments.pages import durations
 from tests.support.paths import ROOT
 
 PAGES = pytest.mark.parametrize(
@@ -40,3 +41,11 @@ def test_the_page_opens_with_what_is_stored_and_ends_with_a_run_of_ones_own(path
 def test_every_result_file_has_its_claims():
     tested = {path.stem.removeprefix("test_") for path in (ROOT / "tests/claims").glob("test_*.py")}
     assert {name for name, _ in stored()} <= tested
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in stored()}))
+def test_every_page_says_how_long_its_stored_runs_took(name):
+    """`book/run.md` promises it."""
+    found = stored(name)
+    told = {row[0]: row[1] for row in durations(found).rows}
+    assert set(told) >= set(found) and all(told[scale].split()[0][0].isdigit() for scale in found)

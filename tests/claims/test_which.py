@@ -1,0 +1,71 @@
+"""What the chapter on choosing a method recommends keeps what the chapter on trust measured."""
+
+import re
+
+import nbformat
+import pytest
+import torch
+
+import pfl_lib
+from pfl_lib.faults import Faulty, Masked
+from tests.support.paths import ROOT
+
+HONEST = [1, 2, 4, 5]
+
+
+@pytest.fixture(scope="module")
+def fed():
+    data = pfl_lib.data.load("digits")
+    clients = pfl_lib.partition.grouped(
+        data,
+        group_classes=[(0, 1, 2), (3, 4, 5)],
+        group_clients=3,
+        group_sizes=40,
+        test_size=10,
+    )
+    return pfl_lib.Federation(data, clients, "logistic_regression", lr=0.1, dtype=torch.float64)
+
+
+def advice(found):
+    """The methods that the decision table says to start with, in the row that begins so."""
+    cells = nbformat.read(ROOT / "notebooks" / "13_which.ipynb", as_version=4).cells
+    (row,) = re.findall(rf"^\| {found}[^|]*\|([^|]*)\|", "\n".join(c.source for c in cells), re.M)
+    known = {method.label: method.name for method in pfl_lib.methods.ALL}
+    words = re.split(r"[,:] *", row.strip())
+    return [known[word] for word in words if word in known]
+
+
+def personal(name, fed, **settings):
+    method = pfl_lib.algorithm(name, **settings)
+    history = pfl_lib.run(method, fed, 3, evaluate_every=3, progress=False)
+    return method.personal(history.state, fed)[HONEST]
+
+
+@pytest.mark.parametrize(
+    ("kind", "of"), [("sign_flip", "update"), ("scale", "model"), ("noise", "model")]
+)
+def test_what_is_recommended_where_clients_may_be_faulty_is_not_changed_by_them(fed, kind, of):
+    for name in advice("some clients may be faulty"):
+        troubled = personal(name, Faulty(fed, [0, 3], kind, of=of))
+        torch.testing.assert_close(troubled, personal(name, fed))
+
+
+def test_attention_would_not_pass(fed):
+    troubled = Faulty(fed, [0, 3], "sign_flip", of="update")
+    models = [personal("fedamp", each, self_weight=0.3) for each in (fed, troubled)]
+    assert (models[0] - models[1]).abs().max() > 1e-3
+
+
+def test_what_is_recommended_where_the_server_may_see_sums_only_runs_on_sums(fed):
+    found = advice("the server must not see single models")
+    assert len(found) >= 3
+    for name in found:  # one round: later, some clients would go on from what they sent
+        shared = [
+            pfl_lib.run(pfl_lib.algorithm(name), each, 1, progress=False).state.x
+            for each in (fed, Masked(fed))
+        ]
+        torch.testing.assert_close(*shared)
+
+
+def test_every_row_that_is_read_names_a_method():
+    assert advice("some clients may be faulty") == ["separate"]
