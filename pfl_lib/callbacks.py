@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pfl_lib import _check
+from pfl_lib import _check, _objectives
 from pfl_lib.checkpoints import atomic_write
 from pfl_lib.federation import Federation, checked_federation
 from pfl_lib.history import History
@@ -179,7 +179,7 @@ class MLflow(Callback):
             settings = now.history.settings
             self._module.log_params({_plain(k): str(v) for k, v in settings.items()})
         client = self._module.MlflowClient()
-        known = client.get_metric_history(self.run_id, "accuracy") if now.round else []
+        known = client.get_metric_history(self.run_id, now.history.metric) if now.round else []
         self._logged = max((one.step for one in known), default=0)
 
     def on_evaluate(self, now: Moment) -> None:
@@ -240,7 +240,8 @@ class EarlyStopping(Callback):
     training samples, tested on a part of their training data.  The run's own test part plays no
     role.  After ``patience`` measurements in which the mean over the clients has not improved by
     more than ``min_delta``, the run stops and ``history.stopped`` says why.  ``metric`` is
-    "accuracy" or "loss"; ``validation_curve`` holds (round, value) of every measurement.
+    "loss" or None, the federation's own (accuracy, unless it says otherwise); of errors less is
+    better.  ``validation_curve`` holds (round, value) of every measurement.
 
     >>> import pfl_lib
     >>> fed, validation = pfl_lib.example().hold_out(share=0.2)
@@ -255,12 +256,13 @@ class EarlyStopping(Callback):
         self,
         validation: Federation,
         patience: int = 5,
-        metric: str = "accuracy",
+        metric: str | None = None,
         min_delta: float = 0.0,
     ):
         self.validation = checked_federation("validation", validation)
         self.patience = _check.whole("patience", patience)
-        self.metric = _check.one_of("metric", metric, ("accuracy", "loss"))
+        own = _objectives.metric_of(validation)
+        self.metric = own if metric is None else _check.one_of("metric", metric, (own, "loss"))
         self.min_delta = _check.non_negative("min_delta", min_delta)
         self.validation_curve: list[tuple[int, float]] = []
 
@@ -268,7 +270,7 @@ class EarlyStopping(Callback):
     def best_round(self) -> int | None:
         """The round that no later one has beaten by more than ``min_delta``."""
         best: tuple[int, float] | None = None
-        sign = 1 if self.metric == "accuracy" else -1
+        sign = _objectives.sign(self.metric)
         for k, value in self.validation_curve:
             if best is None or sign * (value - best[1]) > self.min_delta:
                 best = k, value
@@ -293,7 +295,7 @@ class EarlyStopping(Callback):
     def on_evaluate(self, now: Moment) -> None:
         here = self.validation.at(now.round - 1)
         accuracy, loss = here.evaluate(now.algorithm.personal(now.state, here))
-        value = accuracy if self.metric == "accuracy" else loss
+        value = loss if self.metric == "loss" else accuracy
         self.validation_curve.append((now.round, value.double().nanmean().item()))
         self._judge(now)
 
@@ -303,7 +305,8 @@ class EarlyStopping(Callback):
             return
         waited = len(rounds) - 1 - rounds.index(self.best_round)
         if waited >= self.patience:
-            verb, best = ("rise", "highest") if self.metric == "accuracy" else ("fall", "lowest")
+            upwards = _objectives.sign(self.metric) > 0
+            verb, best = ("rise", "highest") if upwards else ("fall", "lowest")
             value = dict(self.validation_curve)[self.best_round]
             now.stop(
                 f"validation {self.metric} did not {verb} in {waited} measurements: {best} "

@@ -91,7 +91,8 @@ class Federation(Protocol):
     def evaluate(
         self, w: Tensor, who: Tensor | None = None, split: str = "test"
     ) -> tuple[Tensor, Tensor]:
-        """Accuracy and mean loss of row i of ``w`` on its client's data."""
+        """Accuracy (or the federation's own metric) and mean loss of row i of ``w`` on its client's
+        data."""
 
     def describe(self) -> dict[str, Any]:
         """What a run must agree on to be resumed, as plain data."""

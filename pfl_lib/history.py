@@ -8,13 +8,16 @@ from typing import Any
 
 import torch
 
-from pfl_lib import _check, _deprecated
+from pfl_lib import _check, _deprecated, _objectives
 from pfl_lib.checkpoints import atomic_write
 
 
 @dataclass
 class History:
     """The record of a run; ``accuracy[r][i]`` is client i's test accuracy at ``rounds[r]``.
+
+    Where the federation was judged by another ``metric`` (``"auc"``, ``"f1"``, ``"mae"``),
+    ``accuracy`` holds that, tables are headed by its name, and the best of an error is the least.
 
     ``extra_models[name][r][i]`` are the same for other models that a method tests beside the
     personal one.
@@ -42,6 +45,11 @@ class History:
     stopped: str = ""  # why a callback ended the run before its last round
 
     @property
+    def metric(self):
+        """What ``accuracy`` holds: "accuracy", or another metric of the federation."""
+        return self.settings.get("metric", "accuracy")
+
+    @property
     def mean(self):
         """Mean accuracy over clients, one number a recorded round."""
         return [_mean(row) for row in self.accuracy]
@@ -55,7 +63,8 @@ class History:
     def best(self):
         """Best mean accuracy over the rounds: the papers' number.  It is chosen on the test data,
         so it flatters."""
-        return max(_measured(self.mean), default=math.nan)
+        way = _objectives.sign(self.metric)
+        return max(_measured(self.mean), key=lambda value: way * value, default=math.nan)
 
     @property
     def best_round(self):
@@ -73,16 +82,17 @@ class History:
 
     def worst(self, share=0.1):
         """Mean accuracy of the worst ``share`` of the clients in the last recorded round."""
-        return _worst(self.accuracy[-1], _check.between("share", share, 0, 1, "(]"))
+        share = _check.between("share", share, 0, 1, "(]")
+        return _worst(self.accuracy[-1], share, self.metric)
 
     def measurements(self):
         """What was measured in each recorded round: means over the clients, by name."""
         return [
             {
-                "accuracy": _mean(self.accuracy[r]),
+                self.metric: _mean(self.accuracy[r]),
                 **({"loss": _mean(self.loss[r])} if self.loss else {}),
-                "worst 10 %": _worst(self.accuracy[r], 0.1),
-                **{f"accuracy ({name})": _mean(v[r]) for name, v in self.extra_models.items()},
+                "worst 10 %": _worst(self.accuracy[r], 0.1, self.metric),
+                **{f"{self.metric} ({name})": _mean(v[r]) for name, v in self.extra_models.items()},
                 **({"seconds": self.seconds[r], "sent": self.sent[r]} if self.sent else {}),
             }
             for r in range(len(self.rounds))
@@ -103,8 +113,8 @@ class History:
         >>> best = table.groupby("round")["accuracy"].mean().max()  # as history.best
         """
         pandas = _check.optional("pandas", "History.to_pandas", "pandas")
-        kinds: dict[str, list[list[float]]] = {"accuracy": self.accuracy, "loss": self.loss}
-        kinds |= {f"accuracy ({name})": rows for name, rows in self.extra_models.items()}
+        kinds: dict[str, list[list[float]]] = {self.metric: self.accuracy, "loss": self.loss}
+        kinds |= {f"{self.metric} ({name})": rows for name, rows in self.extra_models.items()}
         counts: dict[str, Any] = {"seconds": self.seconds, "sent": self.sent}
         names = ["method", "round", "client", *kinds, *counts]
         rows = [
@@ -175,7 +185,7 @@ class History:
         if not self.rounds:
             return f"History({self.label}: nothing measured yet)"
         return (
-            f"History({self.label}: round {self.rounds[-1]}, accuracy {self.last:.4f}, "
+            f"History({self.label}: round {self.rounds[-1]}, {self.metric} {self.last:.4f}, "
             f"best {self.best:.4f} in round {self.best_round}, worst 10 % {self.worst():.4f}"
             + (f"; stopped: {self.stopped})" if self.stopped else ")")
         )
@@ -186,9 +196,9 @@ def _measured(values):
     return [a for a in values if a == a]
 
 
-def _worst(values, share):
-    """Mean of the lowest ``share`` of what was measured."""
-    ordered = sorted(_measured(values))
+def _worst(values, share, metric):
+    """Mean of the worst ``share`` of what was measured: the lowest, or of errors the highest."""
+    ordered = sorted(_measured(values), reverse=_objectives.sign(metric) < 0)
     return _mean(ordered[: max(1, math.ceil(share * len(ordered)))])
 
 

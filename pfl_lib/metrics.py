@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from pfl_lib import _check
+from pfl_lib import _check, _objectives
 from pfl_lib._show import table
 from pfl_lib.data.dataset import Dataset
 from pfl_lib.history import History
@@ -18,13 +18,16 @@ from pfl_lib.partition import Partition
 __all__ = [
     "Wilcoxon",
     "accuracy_error",
+    "auc",
     "effective_classes",
     "effective_clients",
     "effective_samples",
+    "f1",
     "group_recovery",
     "inside_by_chance",
     "inside_share",
     "label_shares",
+    "mae",
     "majority_accuracy",
     "text_table",
     "total_variation",
@@ -238,6 +241,77 @@ def group_recovery(xi, groups):
     return float(adjusted_rand_score(groups.numpy(), clusters))
 
 
+def auc(scores, y):
+    """Area under the ROC curve: how often a sample of the class scores above one that is not of it.
+
+    A tie counts half.  ``scores`` (n,) with ``y`` 0 or 1; or (n, classes) with labels ``y``: the
+    mean over the classes, each against the rest; or (n, k) with k labels at once, each 0 or 1: the
+    mean over them.  A column without samples of both kinds is left out; NaN where none is left.
+
+    >>> auc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
+    0.75
+    >>> auc([[2.0, 0.0, 0.0], [0.0, 2.0, 1.0], [1.0, 0.0, 2.0]], [0, 1, 2])
+    1.0
+    """
+    scores, y = _pair("scores", scores, y)
+    if scores.ndim == 1:
+        scores, hits = scores[:, None], _binary(y[:, None])
+    elif y.ndim == 1 and scores.shape[1] == 1:
+        raise ValueError("scores of one class must be (n,); (n, classes) holds a column for each")
+    else:
+        hits = _binary(y) if y.ndim == 2 else _one_hot(y, scores.shape[1])
+    if scores.shape != hits.shape:
+        raise ValueError(
+            f"scores must have a column for each of {hits.shape[1]} labels, "
+            f"got shape {tuple(scores.shape)}"
+        )
+    return _mean_of_measured([_one_auc(s, hit) for s, hit in zip(scores.T, hits.T)])
+
+
+def _one_auc(scores, hit):
+    """From the mean ranks of the scores (Mann and Whitney)."""
+    inside, outside = int(hit.sum()), int((~hit).sum())
+    if not inside or not outside:
+        return math.nan
+    _, place, count = scores.unique(return_inverse=True, return_counts=True)
+    rank = (count.cumsum(0) - (count - 1) / 2)[place].double()
+    return float((rank[hit].sum() - inside * (inside + 1) / 2) / (inside * outside))
+
+
+def f1(predicted, y):
+    """The mean over classes of F1 = 2·TP / (2·TP + FP + FN): "macro", every class alike.
+
+    ``predicted`` and ``y`` are labels (n,), or several labels at once, each 0 or 1: (n, k).  A
+    class that is neither there nor predicted is left out; NaN where none is left.
+
+    >>> f1([0, 1, 1, 1], [0, 0, 1, 1])  # 2/3 for class 0, 4/5 for class 1
+    0.7333...
+    """
+    predicted, y = _pair("predicted", predicted, y)
+    if predicted.shape != y.shape:
+        raise ValueError(f"predicted must have y's shape {tuple(y.shape)}, got {predicted.shape}")
+    if y.ndim == 1:
+        classes = 1 + int(max(predicted.max(), y.max()))
+        said, true = _one_hot(predicted, classes), _one_hot(y, classes)
+    else:
+        said, true = _binary(predicted), _binary(y)
+    right = 2 * (said & true).sum(0).double()
+    among = said.sum(0) + true.sum(0)
+    return _mean_of_measured((right / among)[among > 0].tolist())
+
+
+def mae(predicted, y):
+    """Mean absolute error of predicted numbers, over all samples and columns.  Less is better.
+
+    >>> mae([1.0, 2.0, 4.0], [1.0, 3.0, 2.0])
+    1.0
+    """
+    predicted, y = _pair("predicted", predicted, y)
+    if predicted.shape != y.shape:
+        raise ValueError(f"predicted must have y's shape {tuple(y.shape)}, got {predicted.shape}")
+    return float((predicted.double() - y.double()).abs().mean())
+
+
 def accuracy_error(accuracy, samples):
     """Standard error √(a(1 − a)/n) of an accuracy a that was measured on n test samples.
 
@@ -260,6 +334,37 @@ def text_table(rows, columns, digits=3):
 
 
 # ---- inside ----------------------------------------------------------------------------------
+
+
+def _pair(name, values, y):
+    values, y = _check.numbers(name, values), _check.numbers("y", y)
+    for which, given in ((name, values), ("y", y)):
+        if given.ndim not in (1, 2) or given.numel() == 0:
+            raise ValueError(
+                f"{which} must be (n,) or (n, columns), not empty; got shape {tuple(given.shape)}"
+            )
+    if len(values) != len(y):
+        raise ValueError(
+            f"{name} and y must be of the same samples, got {len(values)} and {len(y)}"
+        )
+    return values, y
+
+
+def _binary(y):
+    if not bool(((y == 0) | (y == 1)).all()):
+        raise ValueError("y must be 0 or 1 in every entry")
+    return y == 1
+
+
+def _one_hot(y, classes):
+    if y.is_floating_point() or y.min() < 0 or y.max() >= classes:
+        raise ValueError(f"y must be labels, whole numbers from 0 to {classes - 1}")
+    return y[:, None] == torch.arange(classes, device=y.device)
+
+
+def _mean_of_measured(values):
+    values = [v for v in values if v == v]
+    return sum(values) / len(values) if values else math.nan
 
 
 def _table(counts):
@@ -290,20 +395,31 @@ def _one_row_per_client(xi, groups):
 
 
 def _differences(ours, theirs):
+    way = _way(ours, theirs)
     ours, theirs = _accuracies("ours", ours), _accuracies("theirs", theirs)
     if len(ours) != len(theirs):
         raise ValueError(
             f"ours and theirs must be of the same clients, got {len(ours)} and {len(theirs)}"
         )
     # accuracies are ratios: equal gains may differ in their last bits and must still tie
-    difference = (ours - theirs).round(decimals=6)
+    difference = (way * (ours - theirs)).round(decimals=6)
     difference = difference[~difference.isnan()]  # a History has NaN where nothing was measured
     if len(difference) == 0:
         raise ValueError("ours and theirs must share a client that was measured in both")
     return difference
 
 
+def _way(ours, theirs):
+    """1 where more is better, -1 where less is; two histories must have the same metric."""
+    judged = {h.metric for h in (ours, theirs) if isinstance(h, History)} or {"accuracy"}
+    if len(judged) > 1:
+        raise ValueError(f"ours and theirs must have the same metric, got {sorted(judged)}")
+    return _objectives.sign(judged.pop())
+
+
 def _accuracies(name, values):
+    if isinstance(values, History) and _objectives.sign(values.metric) < 0:
+        return values.clients().double()  # an error, which may be any size
     values = values.clients() if isinstance(values, History) else values
     values = _check.numbers(name, values).double()
     what = f"{name} must be a History or accuracies in [0, 1], one a client"

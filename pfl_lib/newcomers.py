@@ -4,12 +4,13 @@ A method says it in words (``newcomer``) and does it (``newcomer_models``): see
 ``pfl_lib.methods.Algorithm``.  :func:`pfl_lib.partition.set_aside` makes newcomers of some clients.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from pfl_lib import _check, methods
+from pfl_lib import _check, _objectives, methods
 from pfl_lib._show import Shown
 from pfl_lib.federation import Federation, checked_federation
 from pfl_lib.methods.base import Algorithm, State
@@ -31,21 +32,25 @@ class Served:
     accuracy: Tensor
     loss: Tensor
     models: Tensor | None = None
+    metric: str = "accuracy"
 
     @property
     def mean(self) -> float:
-        """Mean accuracy over the newcomers."""
-        return self.accuracy.double().mean().item()
+        """Mean accuracy over the newcomers, or of what else the metric is."""
+        return self.accuracy.double().nanmean().item()
 
     @property
     def worst(self) -> float:
-        """The lowest accuracy of a newcomer."""
-        return self.accuracy.min().item()
+        """The lowest accuracy of a newcomer; of errors the highest."""
+        measured = self.accuracy[~self.accuracy.isnan()]
+        if len(measured) == 0:
+            return math.nan
+        return (measured.min() if _objectives.sign(self.metric) > 0 else measured.max()).item()
 
     def __repr__(self) -> str:
         return (
             f"Served({self.label}: {len(self.accuracy)} newcomers, {self.how}, "
-            f"accuracy {self.mean:.4f}, worst {self.worst:.4f})"
+            f"{self.metric} {self.mean:.4f}, worst {self.worst:.4f})"
         )
 
 
@@ -86,7 +91,8 @@ def serve_newcomers(
         )
     models = method.newcomer_models(state, fed, newcomers)
     accuracy, loss = newcomers.evaluate(models)
-    return Served(method.label, method.newcomer, accuracy, loss, models)
+    metric = _objectives.metric_of(newcomers)
+    return Served(method.label, method.newcomer, accuracy, loss, models, metric)
 
 
 def compare_newcomers(

@@ -93,7 +93,7 @@ def run(
             if now.round % evaluate_every == 0 or _is_last(now):
                 _measure(now, broken)
                 _tell(callbacks, "on_evaluate", now)
-                bar.set_postfix(accuracy=f"{now.history.last:.4f}")
+                bar.set_postfix({now.history.metric: f"{now.history.last:.4f}"})
             if checkpoint is not None and (now.round % checkpoint_every == 0 or _is_last(now)):
                 _save(now, callbacks)
                 _tell(callbacks, "on_checkpoint", now)

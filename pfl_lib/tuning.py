@@ -13,7 +13,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from pfl_lib import _check
+from pfl_lib import _check, _objectives
 from pfl_lib._show import Shown
 from pfl_lib._version import __version__
 from pfl_lib.checkpoints import atomic_write
@@ -28,7 +28,8 @@ LOCAL = tuple(one.name for one in fields(Settings) if one.name != "seed")
 
 @dataclass(frozen=True)
 class Trial:
-    """One combination: its settings, the validation accuracy for each seed, or why it diverged.
+    """One combination: its settings, the validation accuracy (or what else the federation's metric
+    is) for each seed, or why it diverged.
 
     >>> Trial({"lr": 0.1}, [0.5, 0.75]).mean
     0.625
@@ -62,16 +63,17 @@ class Tuning:
     best: Algorithm | None
     settings: dict[str, Any] | None
     fed: LocalFederation | None
+    metric: str = "accuracy"
 
     def table(self) -> Shown:
         """Every combination, the best first, those that diverged last."""
-        order = sorted(self.trials, key=lambda t: math.inf if t.diverged else -t.mean)
+        order = sorted(self.trials, key=lambda trial: -_merit(trial, self.metric))
         names = list(order[0].settings)
         rows = []
         for number, trial in enumerate(order, 1):
             words = [str(value) for value in trial.settings.values()]
             rows.append((str(number), *words, trial.diverged or f"{trial.mean:.4f}"))
-        note = f"{self.label}; accuracy on samples held out of the clients' training data"
+        note = f"{self.label}; {self.metric} on samples held out of the clients' training data"
         bold = "1" if self.best is not None else None
         return Shown(("", *names, "validation"), rows, bold=bold, note=note)
 
@@ -137,9 +139,15 @@ def tune(
     sound = [number for number, trial in enumerate(trials) if not trial.diverged]
     label = tried[0][0].label
     if not sound:
-        return Tuning(label, trials, None, None, None)
-    best = max(sound, key=lambda number: trials[number].mean)  # the first of equals
-    return Tuning(label, trials, tried[best][0], combinations[best], tried[best][1])
+        return Tuning(label, trials, None, None, None, fed.metric)
+    best = max(sound, key=lambda number: _merit(trials[number], fed.metric))  # the first of equals
+    return Tuning(label, trials, tried[best][0], combinations[best], tried[best][1], fed.metric)
+
+
+def _merit(trial, metric):
+    """The more the better; least where a run diverged, or nothing could be measured."""
+    value = _objectives.sign(metric) * trial.mean
+    return value if value == value else -math.inf
 
 
 def _with_run(trial, method, fed, seed, rounds, participation, share, folder):

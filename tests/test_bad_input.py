@@ -183,6 +183,8 @@ TABLE = {
             "device": ("unknown", 3.5, "cuda:7"),
             "dtype": ("float32", torch.int64, None),
             "engine": WORD,
+            "loss": (*WORD, "mse", "bce"),
+            "metric": ("unknown", 3, "mae"),
         },
         {"partition": "partition|client|label"},
     ),
@@ -232,7 +234,8 @@ TABLE = {
     "callbacks.CSVLog": Row(callbacks.CSVLog, {"path": "log.csv"}, {"path": (None, 3, ".")}),
     "callbacks.EarlyStopping": Row(
         callbacks.EarlyStopping, {"validation": small},
-        {"validation": TYPE, "patience": WHOLE, "metric": WORD, "min_delta": NOT_NEGATIVE},
+        {"validation": TYPE, "patience": WHOLE, "metric": ("unknown", 3, "mae"),
+         "min_delta": NOT_NEGATIVE},
     ),
     "pfl_lib.serve_newcomers": Row(
         pfl_lib.serve_newcomers,
@@ -323,7 +326,7 @@ TABLE = {
         {
             "x": (None, "a", 3, [["a"]], FEATURES * math.inf, FEATURES[:, :, None, None, None],
                   FEATURES.long()),
-            "y": (None, "a", 3, [0, 1], [0.5] * 12, [[0]] * 12),
+            "y": (None, "a", 3, [0, 1], [0.5] * 11, [NAN] * 12, [[0]] * 12),
             "client": ("a", 3, [0, 1], [0.5] * 12),
             "kind": ("unknown", 3, "image", "series", "text"),
             "test": ("a", None, 0, 1, -0.1, NAN, [True] * 12, [True], [0.5] * 12),
@@ -490,6 +493,23 @@ TABLE = {
     "metrics.accuracy_error": Row(
         metrics.accuracy_error, {"accuracy": 0.5, "samples": 10},
         {"accuracy": (1.5, -0.1, "a", NAN), "samples": (0, -1, "a")},
+    ),
+    "metrics.auc": Row(
+        metrics.auc, {"scores": [0.1, 0.4, 0.35], "y": [0, 1, 1]},
+        {"scores": (None, "a", [], [0.1], torch.ones(3, 1)),
+         "y": (None, "a", [], [0, 1], [0, 1, 2])},
+        {"y": "y|scores"},
+    ),
+    "metrics.f1": Row(
+        metrics.f1, {"predicted": [0, 1, 1], "y": [0, 0, 1]},
+        {"predicted": (None, "a", [], [0], [[0], [1], [1]]),
+         "y": (None, "a", [], [0, 1], [0, -1, 1], [0.5, 1.0, 0.0])},
+        {"y": "y|predicted"},
+    ),
+    "metrics.mae": Row(
+        metrics.mae, {"predicted": [0.5, 1.0], "y": [0.0, 1.0]},
+        {"predicted": (None, "a", [], [0.5], [[0.5], [1.0]]), "y": (None, "a", [], [0.0])},
+        {"y": "y|predicted"},
     ),
     "metrics.effective_classes": Row(
         metrics.effective_classes, {"counts": torch.ones(2, 3)}, {"counts": COUNTS}

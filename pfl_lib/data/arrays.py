@@ -35,7 +35,10 @@ def from_arrays(
     (n, channels, height, width) as whole numbers 0..255 or numbers in 0..1, or token ids
     (n, length).  ``kind`` says which: ``"tabular"``, ``"series"``, ``"image"`` or ``"text"``; it
     has to be said only for whole numbers of shape (n, k), which may be features or token ids.
-    ``y``: one label for each sample, whole numbers or words; ``classes`` names them in order.
+    ``y``: one label for each sample, whole numbers or words; ``classes`` names them in order.  Or
+    targets of type float, (n,) or (n, k): numbers to be predicted (``loss="mse"``), or several
+    labels at once, each 0.0 or 1.0 (``loss="bce"``); ``classes`` then names their columns.  Targets
+    stay as they are; a share for testing is drawn without a look at them.
     ``client``: whose sample it is, whole numbers or words; ``columns``: what else is known about
     each sample, by name.  ``y``, ``client`` and ``group`` may name a column, too; of a DataFrame
     every column that is not named is a feature.
@@ -60,7 +63,7 @@ def from_arrays(
     """
     x, taken = _table(x, y, client, group, columns)
     kind = _kind(x, kind)
-    label_names, y = _labels(taken.pop("y"), classes)
+    label_names, y = _labels_or_targets(taken.pop("y"), classes)
     n = len(x)
     own = {key: _column(key, values) for key, values in taken.items()}
     for what, values in {"y": y, **{key: column.values for key, column in own.items()}}.items():
@@ -72,7 +75,8 @@ def from_arrays(
     whose = own[client_column].values if client_column else torch.zeros(n, dtype=torch.int64)
     among = own[_named("group", group)].values if group is not None else None
     _check.whole("seed", seed, at_least=0)
-    tested = _tested(test, split, y, whose, among, seed)
+    classes_of = torch.zeros(n, dtype=torch.int64) if y.is_floating_point() else y
+    tested = _tested(test, split, classes_of, whose, among, seed)
     if kind == "tabular":
         x = _filled(x, tested, missing)
     order = torch.cat([(~tested).nonzero().squeeze(1), tested.nonzero().squeeze(1)])
@@ -172,13 +176,30 @@ def _kind(x, kind):
     return kind
 
 
+def _labels_or_targets(values, classes):
+    """Names and labels (int64), or names of the columns and targets (float32)."""
+    y = _array("y", values)
+    if y.dtype.kind != "f":
+        return _labels(values, classes)
+    if y.ndim not in (1, 2) or y.size == 0 or not np.isfinite(y).all():
+        raise ValueError(
+            "y must be finite where it is of type float, targets of shape (n,) or (n, k); got "
+            f"{y.dtype} of shape {y.shape}"
+        )
+    columns = 1 if y.ndim == 1 else y.shape[1]
+    names = tuple(map(str, range(columns) if classes is None else classes))
+    if len(names) != columns:
+        raise ValueError(f"classes must name the {columns} columns of y, got {len(names)} names")
+    return names, torch.from_numpy(y.astype(np.float32))
+
+
 def _labels(values, classes):
     """Names of the classes, and labels as int64."""
     y = _array("y", values)
-    if y.ndim != 1 or y.dtype.kind == "f":
+    if y.ndim != 1:
         raise ValueError(
-            f"y must be one label for each sample, whole numbers or words, got {y.dtype} of shape "
-            f"{y.shape}"
+            "y must be one label for each sample, whole numbers or words, or targets of type "
+            f"float; got {y.dtype} of shape {y.shape}"
         )
     whole = y.dtype.kind in "biu"
     if classes is None:

@@ -60,7 +60,8 @@ class Dataset:
     ``x``: images as uint8 of shape (n, channels, height, width); token ids as int64 of shape
     (n, length), 0 for padding and 1 for unknown words; features as float32 of shape (n, features),
     kind ``"tabular"``; time series as float32 of shape (n, channels, time), kind ``"series"``.
-    ``y``: labels as int64 of shape (n,).
+    ``y``: labels as int64 of shape (n,); or targets as float32 of shape (n,) or (n, k), numbers to
+    be predicted (``labeled`` is False), whose columns ``classes`` names.
     The first ``n_train`` rows are the official training part, the others the official test part.
     ``mean`` and ``std``: per channel or feature; of pixels on the scale 0..1.  ``note``: what is
     not official about these samples ("" if nothing).  ``coarse``: superclasses (CIFAR-100) or None.
@@ -108,7 +109,9 @@ class Dataset:
             labels = getattr(self, name)
             if labels is None and name == "coarse":
                 continue
-            if labels.dtype != torch.int64 or labels.shape != (n,):
+            if name == "y" and not self.labeled:
+                self._check_targets(n)
+            elif labels.dtype != torch.int64 or labels.shape != (n,):
                 raise ValueError(
                     f"{name} of {self.name} must be int64 of shape ({n},), "
                     f"got {labels.dtype} of shape {tuple(labels.shape)}"
@@ -116,7 +119,7 @@ class Dataset:
         if not 0 < self.n_train <= n:
             raise ValueError(f"n_train must lie in [1, {n}], got {self.n_train!r}")
         low, high = int(self.y.min()), int(self.y.max())
-        if low < 0 or high >= len(self.classes):
+        if self.labeled and (low < 0 or high >= len(self.classes)):
             raise ValueError(
                 f"y of {self.name}: labels must lie in [0, {len(self.classes) - 1}], "
                 f"got {low}..{high}"
@@ -128,6 +131,26 @@ class Dataset:
                 f"{self.x.shape[1]} {what}, got {self.mean!r} and {self.std!r}"
             )
         self._check_columns(n)
+
+    @property
+    def labeled(self):
+        """Is ``y`` the class of each sample?  Otherwise it holds targets.
+
+        >>> import pfl_lib
+        >>> pfl_lib.data.load("digits").labeled
+        True
+        """
+        return not self.y.is_floating_point()
+
+    def _check_targets(self, n):
+        columns = self.y.shape[1:].numel()
+        right = self.y.dtype == torch.float32 and self.y.ndim in (1, 2) and len(self.y) == n
+        if not right or columns != len(self.classes) or not bool(torch.isfinite(self.y).all()):
+            raise ValueError(
+                f"y of {self.name}: targets must be finite float32 of shape ({n},) or "
+                f"({n}, {len(self.classes)}), a column for each name in classes; got "
+                f"{self.y.dtype} of shape {tuple(self.y.shape)}"
+            )
 
     def _check_columns(self, n):
         for name, (values, names) in self.columns.items():
@@ -240,6 +263,7 @@ class Dataset:
     def __repr__(self):
         note = f"; {self.note}" if self.note else ""
         form = "×".join(map(str, self.shape))
+        what = "classes" if self.labeled else "targets"
         natural = ""
         if self.client:
             natural = (
@@ -247,5 +271,5 @@ class Dataset:
             )
         return (
             f"Dataset({self.name}: {self.n_train:,} training and {self.n_test:,} test samples of "
-            f"{form} ({self.kind}), {len(self.classes)} classes{natural}{note})"
+            f"{form} ({self.kind}), {len(self.classes)} {what}{natural}{note})"
         )

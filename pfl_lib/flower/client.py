@@ -100,5 +100,8 @@ def _called(number, samples):
 def agreement(fed):
     """A fingerprint of what server and clients must have in common: the model and how to train."""
     shapes = [(n, list(s)) for n, s in zip(fed.network.names, fed.network.shapes)]
-    text = json.dumps([fed.model_name, shapes, str(fed.dtype), asdict(fed.settings), fed.m])
+    agreed = [fed.model_name, shapes, str(fed.dtype), asdict(fed.settings), fed.m]
+    if (fed.loss, fed.metric) != ("cross_entropy", "accuracy"):
+        agreed += [fed.loss, fed.metric]
+    text = json.dumps(agreed)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -267,6 +267,7 @@ def in_process(fed):
     """
     own, how, model = fed.partition, asdict(fed.settings), _model(fed)
     how |= {"lr": fed.lr, "init_seed": fed.init_seed, "dtype": fed.dtype, "engine": fed.engine}
+    how |= {"loss": fed.loss, "metric": fed.metric}
     clients = []
     for i in range(fed.m):
         labels = None if own.labels is None else own.labels[i]

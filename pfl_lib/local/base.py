@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from pfl_lib import _check, models
+from pfl_lib import _check, _objectives, models
 from pfl_lib.data.dataset import SampleForm
 from pfl_lib.local.network import Network, activation_bytes, channels_last
 from pfl_lib.local.parts import NORMALIZATION, refuse_unsupported, state_buffers
@@ -49,7 +49,10 @@ class ModelFederation(DeprecatedTrain):
         init_seed: int | None = None,
         device: str | torch.device | None = None,
         dtype: torch.dtype = torch.float32,
+        loss: str = "cross_entropy",
+        metric: str | None = None,
     ):
+        self.loss, self.metric = _objectives.checked(loss, metric)
         self.lr = _checked_schedule(lr)  # of all rounds; ``settings.lr`` is this round's
         _check_optimizer(optimizer, momentum, nesterov)
         if weight_decay is None:
@@ -83,9 +86,10 @@ class ModelFederation(DeprecatedTrain):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(keyed_generator(self.init_seed, "initial model").initial_seed())
             module = model if isinstance(model, nn.Module) else models.build(model, form)
-        _check_output(module, form)
+        _check_output(module, form, self.loss)
         state = state_buffers(module, _some_samples(module, form)) if _may_vary(module) else ()
         self.network = Network(module, state, self.device, self.dtype)
+        self.network.objective = self.loss
         flat = [t.detach().reshape(-1) for t in self.network.columns_of(module)]
         self._initial = torch.cat([t.to(self.device, self.dtype) for t in flat])
         self.layers = _layers(module, self.network)
@@ -141,6 +145,8 @@ class ModelFederation(DeprecatedTrain):
             "dtype": str(self.dtype),
             **self.settings.as_data(),
             **({"lr": list(self.lr)} if isinstance(self.lr, tuple) else {}),
+            **({"loss": self.loss} if self.loss != "cross_entropy" else {}),
+            **({"metric": self.metric} if self.metric != "accuracy" else {}),
         }
 
     @property
@@ -291,8 +297,8 @@ def _some_samples(module: nn.Module, form: SampleForm) -> Tensor:
 
 
 @torch.no_grad()
-def _check_output(module: nn.Module, form: SampleForm) -> None:
-    """Refuse a module that cannot tell the classes of such samples."""
+def _check_output(module: nn.Module, form: SampleForm, loss: str) -> None:
+    """Refuse a module that cannot tell the classes, or the targets, of such samples."""
     refuse_unsupported(module)
     x = _some_samples(module, form)
     module = copy.deepcopy(module).float().eval()
@@ -303,9 +309,15 @@ def _check_output(module: nn.Module, form: SampleForm) -> None:
             f"{type(module).__name__} cannot take samples of {form.name}, a batch of which has "
             f"shape {tuple(x.shape)}: {error}"
         ) from error
-    if out.ndim != 2 or out.shape[1] < len(form.classes):
+    wanted = len(form.classes)
+    if loss != "cross_entropy" and out.shape != (len(x), wanted):
         raise ValueError(
-            f"{type(module).__name__} must give {len(form.classes)} numbers for a sample, one for "
+            f"{type(module).__name__} must give shape ({len(x)}, {wanted}) for {len(x)} samples, "
+            f"one number for each target of {form.name}; it gives {tuple(out.shape)}"
+        )
+    if out.ndim != 2 or out.shape[1] < wanted:
+        raise ValueError(
+            f"{type(module).__name__} must give {wanted} numbers for a sample, one for "
             f"each class of {form.name}; it gives shape {tuple(out.shape)} for {len(x)} samples"
         )
 

@@ -14,10 +14,10 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pfl_lib.local.batches import Samples, batch_table, draw_noise, dropout_keys, step_counts
-from pfl_lib.local.network import Client, Network, channels_last
+from pfl_lib.local.network import Client, Network, channels_last, mean_loss
 from pfl_lib.local.optimizers import start_memory
 from pfl_lib.local.parts import draws_of
 from pfl_lib.work import STEPS, Batch, Settings, Work
@@ -228,7 +228,7 @@ def one_by_one(
                 if draws is not None:
                     draws.begin(dropout_keys(work, settings, k, i, client.t)[0])
                 client.t += 1
-                loss = nn.functional.cross_entropy(module(x), y)
+                loss = mean_loss(network.objective, module(x), y)
                 gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
                 with torch.no_grad():
                     client.move_in_place(pieces, gradients)

@@ -1,13 +1,15 @@
-"""How good are the models?  Accuracy and mean loss, one by one or many clients at a time."""
+"""How good are the models?  A metric and the mean loss, one by one or many clients at a time."""
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
+from pfl_lib import metrics
 from pfl_lib.local.batches import Samples
 from pfl_lib.local.engines import deal
-from pfl_lib.local.network import Network, channels_last
+from pfl_lib.local.network import Network, channels_last, mean_loss
 from pfl_lib.local.stacked import dense_forward, pad
 
 BLOCK = 256  # samples of a client that are looked at together
@@ -15,20 +17,31 @@ BLOCK = 256  # samples of a client that are looked at together
 
 @torch.no_grad()
 def evaluate_loop(
-    network: Network, w: Tensor, samples: Samples, who: Sequence[int]
+    network: Network, w: Tensor, samples: Samples, who: Sequence[int], metric: str
 ) -> tuple[Tensor, Tensor]:
-    """Accuracy and mean loss of row i of ``w`` on the data of client ``who[i]``, one by one."""
+    """Metric and mean loss of row i of ``w`` on the data of client ``who[i]``, one by one."""
     accuracy, loss, counted = [], [], _counted(w)
     for row, i in enumerate(who):
         logits = network.logits(w[row], samples.inputs(samples.index[i]))
         y = samples.labels[i]
+        if not _summed(network, metric):
+            value, its_loss = _judged(network.objective, metric, logits.to(counted), y)
+            accuracy.append(value)
+            loss.append(its_loss)
+            continue
         accuracy.append((logits.argmax(1) == y).to(counted).mean())
         loss.append(nn.functional.cross_entropy(logits.to(counted), y))
     return torch.stack(accuracy), torch.stack(loss)
 
 
 def evaluate(
-    network: Network, w: Tensor, samples: Samples, who: Sequence[int], chunk: int, workers: int
+    network: Network,
+    w: Tensor,
+    samples: Samples,
+    who: Sequence[int],
+    metric: str,
+    chunk: int,
+    workers: int,
 ) -> tuple[Tensor, Tensor]:
     """The same for ``chunk`` clients at a time; those of about the same size together."""
     sizes = samples.sizes(who)
@@ -41,6 +54,14 @@ def evaluate(
         """Evaluate some rows; padding has weight 0."""
         at = torch.tensor(rows, device=w.device)
         index = pad([samples.index[who[r]] for r in rows], -1).split(BLOCK, 1)
+        if not _summed(network, metric):
+            models = w.index_select(0, at)
+            outs = [_logits(network, models, samples.inputs(i.clamp(min=0))) for i in index]
+            for row, out in zip(rows, torch.cat(outs, 1).to(counted)):
+                y = samples.labels[who[row]]
+                found = _judged(network.objective, metric, out[: len(y)], y)
+                right[row], loss[row] = found
+            return
         labels = pad([samples.labels[who[r]] for r in rows]).split(BLOCK, 1)
         sums = torch.zeros(2, len(rows), dtype=counted, device=w.device)
         for some, y in zip(index, labels):
@@ -56,6 +77,37 @@ def evaluate(
 
     deal(one_chunk, network, [order[a : a + chunk] for a in range(0, len(order), chunk)], workers)
     return right, loss
+
+
+def _summed(network: Network, metric: str) -> bool:
+    """Is the metric the share of right labels, which can be added up block by block?"""
+    return network.objective == "cross_entropy" and metric == "accuracy"
+
+
+def _judged(objective: str, metric: str, out: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Metric and mean loss of one client, from all its outputs.
+
+    A loss that is no number counts as infinite: with NaN for both, nobody would have measured.
+    """
+    y = y.to(out.dtype) if y.is_floating_point() else y
+    loss = mean_loss(objective, out, y).nan_to_num(nan=math.inf, posinf=math.inf)
+    return out.new_tensor(_value(objective, metric, out, y)), loss
+
+
+def _value(objective: str, metric: str, out: Tensor, y: Tensor) -> float:
+    if metric == "mae":
+        return metrics.mae(out, y)
+    if metric == "auc":
+        return metrics.auc(_scores(out) if objective == "cross_entropy" else out, y)
+    said = out.argmax(1) if objective == "cross_entropy" else (out > 0).to(y.dtype)
+    if metric == "f1":
+        return metrics.f1(said, y)
+    return float((said == y).to(out.dtype).mean())
+
+
+def _scores(logits: Tensor) -> Tensor:
+    """What ranks samples for each class: of two classes the difference, which does not saturate."""
+    return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits.double().softmax(1)
 
 
 def _counted(w: Tensor) -> torch.dtype:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from pfl_lib import _check
+from pfl_lib import _check, _objectives
 from pfl_lib.data.dataset import Dataset
 from pfl_lib.federation import check_models, check_work, checked_clients
 from pfl_lib.local import engines, evaluation
@@ -39,6 +39,12 @@ class LocalFederation(ModelFederation):
     each begins afresh in every local phase.  ``weight_decay`` is torch's (None: 0, for "adamw"
     0.01), ``clip`` the largest norm of a client's gradient.  ``lr`` is a number, or (first, factor,
     every): multiplied by the factor after so many rounds.
+    ``loss`` is "cross_entropy"; "mse", the squared error of targets that are numbers; or "bce", the
+    binary cross-entropy of several labels at once, each 0.0 or 1.0: both are means over the columns
+    of ``data.y``, which then holds targets (see :func:`pfl_lib.data.from_arrays`).  ``metric`` is
+    what ``evaluate`` and a History give: "accuracy" (of "bce": the share of single labels that are
+    right), "auc" or "f1" (see :mod:`pfl_lib.metrics`), and for "mse" "mae", of which less is
+    better.  A client whose test samples are all of one class has no AUC (NaN); means leave it out.
     ``seed`` decides the batches and who takes part, and, where no ``init_seed`` is given, the
     initial model too; the partition has a seed of its own.
     ``shuffle=False`` takes a client's samples in the order in which the partition lists them, batch
@@ -81,11 +87,14 @@ class LocalFederation(ModelFederation):
         engine: str = "auto",
         chunk: int | None = None,
         keep_memory: bool = True,
+        loss: str = "cross_entropy",
+        metric: str | None = None,
     ):
         given = dict(locals())
         self._given = {n: v for n, v in given.items() if n not in ("self", "__class__")}
         self._set_engine(engine, chunk)
         _check_clients(data, partition)
+        _check_targets(data, partition, _objectives.checked(loss, metric)[0])
         super().__init__(
             model,
             data.form,
@@ -103,6 +112,8 @@ class LocalFederation(ModelFederation):
             init_seed=init_seed,
             device=device,
             dtype=dtype,
+            loss=loss,
+            metric=metric,
         )
         self._set_samples(data, partition)
         self._try_to_stack()
@@ -135,8 +146,9 @@ class LocalFederation(ModelFederation):
     def _set_samples(self, data: Dataset, partition: Partition) -> None:
         self.data, self.partition = data, partition
         inputs = _gather(data, self.device, self.dtype)
-        labels = partition.labels or tuple(data.y[i] for i in partition.train)
-        test_labels = tuple(data.y[i] for i in partition.test)
+        y = data.y if data.labeled else data.y.to(self.dtype).reshape(len(data), -1)
+        labels = partition.labels or tuple(y[i] for i in partition.train)
+        test_labels = tuple(y[i] for i in partition.test)
 
         def samples(index: Sequence[Tensor], labels: Sequence[Tensor]) -> Samples:
             move = lambda tensors: tuple(t.to(self.device) for t in tensors)  # noqa: E731
@@ -193,16 +205,17 @@ class LocalFederation(ModelFederation):
     def evaluate(
         self, w: Tensor, who: Tensor | None = None, split: str = "test"
     ) -> tuple[Tensor, Tensor]:
-        """Accuracy and mean loss of row i of ``w`` on its client's data: two (k,) tensors."""
+        """Metric and mean loss of row i of ``w`` on its client's data: two (k,) tensors."""
         clients = checked_clients(self, self.everyone if who is None else who)
         check_models(self, w, clients, split)
         if not clients:
             return w.new_empty(0), w.new_empty(0)
         samples = self._test_samples if split == "test" else self._train_samples
         if self._engine() == "loop":
-            return evaluation.evaluate_loop(self.network, w, samples, clients)
+            return evaluation.evaluate_loop(self.network, w, samples, clients, self.metric)
         chunk, workers = self._chunk(len(clients))
-        return evaluation.evaluate(self.network, w, samples, clients, chunk, workers)
+        how = (self.metric, chunk, workers)
+        return evaluation.evaluate(self.network, w, samples, clients, *how)
 
     # ---- words ----------------------------------------------------------------------------------
 
@@ -210,8 +223,7 @@ class LocalFederation(ModelFederation):
         """Which engine trains, how many clients at a time, and why, in words."""
         engine = self._engine()
         chunk, workers = self._chunk(self.m)
-        dense = self.network.dense is not None
-        what = "products written out by hand" if dense else "the gradient under vmap"
+        what = "products written out by hand" if self.network.by_hand else "the gradient under vmap"
         why = {
             "loop": "one client after the other: the readable reference",
             "stacked": f"{chunk} of {self.m} clients at once as one stack of models, {what}",
@@ -260,7 +272,7 @@ class LocalFederation(ModelFederation):
         if self.device.type == "cpu":
             optimizer = (work and work.optimizer) or self.settings.optimizer
             at_most = CACHE // (a_model if optimizer == "sgd" else 3 * a_model)
-            if not plain or self.network.dense is None:  # vmap has more to gain from many
+            if not plain or not self.network.by_hand:  # vmap has more to gain from many
                 at_most = max(at_most, math.ceil(count / 2))
             fits = min(fits, at_most)
         chunks = math.ceil(count / min(count, max(1, fits)))
@@ -310,9 +322,25 @@ def _check_clients(data: Dataset, partition: Partition) -> None:
                     f"client {i} points at {part} sample {wrong}, "
                     f"but {data.name} has samples 0 to {n - 1}"
                 )
-    labels = partition.labels or (data.y,)
+    labels = partition.labels or ((data.y,) if data.labeled else ())
     for i, y in enumerate(labels):
         if y.min() < 0 or y.max() >= len(data.classes):
             raise ValueError(
                 f"a label of client {i} is outside the classes 0 to {len(data.classes) - 1}"
             )
+
+
+def _check_targets(data: Dataset, partition: Partition, loss: str) -> None:
+    """Refuse a loss that the labels, or the targets, of the data do not fit."""
+    if data.labeled != (loss == "cross_entropy"):
+        has = "class labels" if data.labeled else "targets, which are numbers"
+        right = "'cross_entropy'" if data.labeled else "'mse' or 'bce'"
+        more = "; from_arrays makes targets of a y of type float" if data.labeled else ""
+        raise ValueError(f"loss must be {right} for {data.name} with {has}, got {loss!r}{more}")
+    if partition.labels is not None and not data.labeled:
+        raise ValueError("partition must have no labels of its own where data.y holds targets")
+    if loss == "bce" and not bool(((data.y == 0) | (data.y == 1)).all()):
+        raise ValueError(
+            f"loss='bce' needs targets that are 0 or 1; those of {data.name} reach from "
+            f"{data.y.min():g} to {data.y.max():g}"
+        )

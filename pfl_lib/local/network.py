@@ -49,8 +49,14 @@ class Network:
         everything = sum(1 for _ in module.parameters()) + sum(1 for _ in module.buffers())
         plain = self.draws is None and everything == len(trained)
         self.dense = _dense_layers(module) if plain else None
+        self.objective = "cross_entropy"  # what is minimized; a federation sets it
         self._real: nn.Module | None = None
         self._spare: deque[Network] = deque()
+
+    @property
+    def by_hand(self) -> bool:
+        """Is the gradient of a stack written out?  It is for dense networks and cross-entropy."""
+        return self.dense is not None and self.objective == "cross_entropy"
 
     @staticmethod
     def _structure(
@@ -171,7 +177,7 @@ class Network:
         return torch.func.functional_call(self.on_features, named, (x,))
 
     def loss(self, w: Tensor, batch: Batch) -> Tensor:
-        """Mean cross-entropy over the samples of the batch that are not padding, in training."""
+        """Mean loss over the samples of the batch that are not padding, in training."""
         return self._mean_loss(self.in_training(w, batch), batch)
 
     def in_training(self, w: Tensor, batch: Batch) -> Tensor:
@@ -196,8 +202,24 @@ class Network:
         return torch.func.functional_call(self.module, named, (batch.x,))
 
     def _mean_loss(self, out: Tensor, batch: Batch) -> Tensor:
-        each = F.cross_entropy(out, batch.y, reduction="none")
+        each = loss_of_each(self.objective, out, batch.y)
         return (each * batch.weight).sum() / batch.weight.sum()
+
+
+def loss_of_each(objective: str, out: Tensor, y: Tensor) -> Tensor:
+    """One loss per sample: of targets in several columns, the mean over the columns."""
+    if objective == "cross_entropy":
+        return F.cross_entropy(out, y, reduction="none")
+    if objective == "mse":
+        return (out - y).square().mean(-1)
+    return F.binary_cross_entropy_with_logits(out, y, reduction="none").mean(-1)
+
+
+def mean_loss(objective: str, out: Tensor, y: Tensor) -> Tensor:
+    """The mean over samples that all count alike."""
+    if objective == "cross_entropy":
+        return F.cross_entropy(out, y)  # in one go: a client on a thread does it in every step
+    return loss_of_each(objective, out, y).mean()
 
 
 def _placeholder(t: Tensor) -> Tensor:

@@ -40,12 +40,12 @@ def stacked(
     # for every batch and every client, which samples of the pool: (batches, clients, batch size)
     positions = pad(tables, -1).to(device)
     weight = (positions >= 0).to(dtype).transpose(0, 1).contiguous()
-    if network.dense is not None and work.step == "descend":
+    if network.by_hand and work.step == "descend":
         weight /= weight.sum(2, keepdim=True)  # once for all steps: a mean's weights sum to 1
     flat = positions.clamp(min=0).flatten(1)
     spread = lambda t: pad(t).gather(1, flat).view(positions.shape)  # noqa: E731
     index = spread([samples.index[i] for i in who]).transpose(0, 1).contiguous()
-    labels = spread([samples.labels[i] for i in who]).transpose(0, 1).contiguous()
+    labels = _spread_labels([samples.labels[i] for i in who], flat, positions.shape)
 
     def batches(busy: int, t: int) -> Batch | tuple[Batch, ...]:
         """What the first ``busy`` clients see in step t: a batch, or a group of them."""
@@ -97,6 +97,8 @@ def why_not_stacked(network: Network, w: Tensor, x: Tensor) -> str:
     with torch.no_grad():
         network.dropout_shapes = ()
         outs = [network.in_training(w, batch._replace(dropout=None)) for batch in (whole, fewer)]
+    if network.objective != "cross_entropy":  # targets instead of labels
+        whole, fewer = (b._replace(y=torch.zeros_like(o)) for b, o in zip((whole, fewer), outs))
     asked = [] if network.draws is None else network.draws.shapes
     if any(shape[0] != len(x) - 1 for shape in asked):
         return "dropout acts on something that does not begin with the samples of a batch"
@@ -117,6 +119,16 @@ def why_not_stacked(network: Network, w: Tensor, x: Tensor) -> str:
     except (RuntimeError, TypeError, ValueError, IndexError, Warning) as error:
         return f"torch cannot stack it (vmap): {str(error).splitlines()[0][:120]}"
     return ""
+
+
+def _spread_labels(labels: Sequence[Tensor], flat: Tensor, shape: Sequence[int]) -> Tensor:
+    """For every batch and every client its labels, or its targets with their columns."""
+    padded = pad(labels)
+    if padded.ndim == 2:
+        return padded.gather(1, flat).view(shape).transpose(0, 1).contiguous()
+    columns = padded.shape[2]
+    picked = padded.gather(1, flat[..., None].expand(-1, -1, columns))
+    return picked.view(*shape, columns).transpose(0, 1).contiguous()
 
 
 def pad(tensors: Sequence[Tensor], value: int = 0) -> Tensor:
@@ -163,7 +175,7 @@ def _descend_together(
 ) -> dict[str, Tensor]:
     """The step "descend" for a whole stack, in place."""
     s = dict(work.rows) | {name: tensor[None] for name, tensor in work.shared.items()}
-    by_hand = network.dense is not None and client.rule.plain
+    by_hand = network.by_hand and client.rule.plain
     if by_hand:
         pieces = _pieces(network, s)
     else:

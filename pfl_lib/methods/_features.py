@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
+from pfl_lib import _objectives
 from pfl_lib.work import Work, local_step
 
 
@@ -62,6 +63,7 @@ def head_in(numbers):
 
 def linear_head(method, fed):
     """Where the linear head is; a ValueError where the model has none, or nothing below it."""
+    labels_needed(method, fed)
     found = getattr(fed, "linear_head", None)
     if found is None or found[1] * (found[2] + 1) == fed.d:
         raise ValueError(
@@ -70,6 +72,16 @@ def linear_head(method, fed):
             "layers, and let its part `head` be an nn.Linear on top of them"
         )
     return Head(*found)
+
+
+def labels_needed(method, fed):
+    """Refuse a federation whose samples have no class."""
+    loss = _objectives.loss_of(fed)
+    if loss != "cross_entropy":
+        raise ValueError(
+            f"{method.label} works with class labels and needs loss='cross_entropy'; the "
+            f"federation has loss={loss!r}"
+        )
 
 
 def mean_over(each, batch):

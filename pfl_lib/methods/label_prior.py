@@ -11,6 +11,7 @@ import torch
 
 from pfl_lib import _check
 from pfl_lib.methods._averaging import GlobalModel
+from pfl_lib.methods._features import labels_needed
 from pfl_lib.methods._hyper import positive
 from pfl_lib.methods._tensors import checked
 from pfl_lib.work import Work, local_step
@@ -114,6 +115,7 @@ class LabelPrior(GlobalModel):
 
     def bias(self, fed):
         """Where the last layer's bias is among the parameters."""
+        labels_needed(self, fed)
         found = getattr(fed, "head_bias", None)
         if found is None:
             raise ValueError(

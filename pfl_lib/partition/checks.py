@@ -5,12 +5,18 @@ from pfl_lib.data.dataset import Dataset
 from pfl_lib.partition.table import Partition
 
 
-def _door(seed=0, **given):
-    """Refuse what is no data set, no partition or no seed."""
+def _door(seed=0, targets=False, **given):
+    """Refuse what is no data set, no partition or no seed; and data without labels, which only
+    splits that never look at them can deal (``targets``)."""
     kinds = {"data": Dataset, "partition": Partition}
     for name, value in given.items():
         if not isinstance(value, kinds[name]):
             raise TypeError(f"{name} must be a {kinds[name].__name__}, got {value!r}")
+    if "data" in given and not targets and not given["data"].labeled:
+        raise ValueError(
+            f"data must have class labels to be split by them; {given['data'].name} has targets: "
+            "use partition.natural or partition.iid"
+        )
     if "partition" in given and "data" in given:
         given["partition"].check_source(given["data"])
     _check.whole("seed", seed, at_least=0)

@@ -39,7 +39,7 @@ def natural(
     >>> [len(rows) for rows in natural(data).train]
     [14, 14, 14, 14, 14]
     """
-    _door(seed, data=data)
+    _door(seed, targets=True, data=data)
     _check.one_of("part", part, ("train", "test"))
     least = _check.whole("min_samples", min_samples)
     by = _client_column(data, by)
@@ -98,11 +98,12 @@ def _rows_of(column):
 
 def _drawn(data, rows, share, part, key):
     rows = rows[rows < data.n_train] if part == "train" else rows[rows >= data.n_train]
+    classes = data.y[rows] if data.labeled else torch.zeros_like(rows)
     if data.together:
         groups = data.columns[data.together].values[rows]
-        tested = groups_for_test(data.y[rows], groups, share, *key)
+        tested = groups_for_test(classes, groups, share, *key)
     else:
-        tested = share_for_test(data.y[rows], share, *key)
+        tested = share_for_test(classes, share, *key)
     return rows[~tested], rows[tested]
 
 

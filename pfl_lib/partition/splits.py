@@ -20,7 +20,7 @@ def iid(data, clients, seed=0):
     >>> [len(rows) for rows in iid(data, clients=4).train]
     [360, 360, 359, 359]
     """
-    _door(seed, data=data)
+    _door(seed, targets=True, data=data)
     clients = _client_number(data, clients)
     train = torch.randperm(data.n_train, generator=keyed_generator(seed, "iid", "train"))
     test = torch.randperm(data.n_test, generator=keyed_generator(seed, "iid", "test"))

@@ -76,6 +76,8 @@ class Partition:
     def counts(self, data, part="train"):
         """How many samples of each class each client holds: an int64 (m, classes) tensor."""
         _check.one_of("part", part, ("train", "test"))
+        if not data.labeled:
+            raise ValueError(f"data must have class labels to be counted; {data.name} has targets")
         rows = [torch.bincount(data.y[i], minlength=len(data.classes)) for i in getattr(self, part)]
         return torch.stack(rows)
 
@@ -128,7 +130,7 @@ class Partition:
             middle = float(sizes.double().quantile(0.5))
             spread = f"{low:,}" if low == high else f"{low:,} to {high:,} (median {middle:,g})"
             lines.append(f"{spread} {word} samples a client, {int(sizes.sum()):,} in all.")
-        if data is not None:
+        if data is not None and data.labeled:
             held = (self.counts(data) > 0).sum(1)
             low, high = int(held.min()), int(held.max())
             spread = f"{low}" if low == high else f"{low} to {high}"

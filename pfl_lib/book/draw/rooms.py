@@ -43,7 +43,7 @@ LIBRARY = [
     ),
 ]
 #: Small helpers that every room may use.
-EVERYWHERE = ["_check", "_deprecated", "_example", "_version"]
+EVERYWHERE = ["_check", "_deprecated", "_example", "_objectives", "_version"]
 BOOK = [
     ("Experiments", "pfl_lib.book", "papers, settings, canaries", "what was measured"),
     ("Results", "results/", "one file per experiment and scale", "numbers"),
