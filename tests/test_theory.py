@@ -159,7 +159,6 @@ def test_theorem2_constants_of_the_toy():
 @pytest.mark.parametrize(
     ("K", "least", "mean", "printed", "constant", "bound"),
     [
-        (4, 1.25, 2.00, 9.65e3, 0.945, 30.5),
         (16, 0.583, 1.36, 3.00e3, 0.086, 7.6),
         (64, 0.208, 0.833, 1.05e3, 0, 1.9),
     ],
@@ -178,6 +177,12 @@ def test_theorem2_measured(K, least, mean, printed, constant, bound):
     assert float(norm2(problem.gradient(path)).min()) == pytest.approx(constant, rel=0.01, abs=1e-9)
     ell = problem.lam * problem.price_smoothness
     assert theory.proximal_gradient_slope_bound(excess, ell, K) == pytest.approx(bound, rel=0.02)
+
+
+@pytest.mark.parametrize("rounds", [1, 4])
+def test_theorem2_says_nothing_below_the_square_of_l(rounds):
+    with pytest.raises(ValueError, match=f"rounds must be above L² = 4, .* got {rounds}"):
+        theory.theorem2_bound(1.0, 2.0, 1.0, rounds)
 
 
 def test_theorem2_forms_are_named():
@@ -214,11 +219,35 @@ def test_width_sweep_is_a_valley():
 
 
 # ------------------------------------------------------------------------------- helpers
-def test_holds_says_how_much_room_there_was():
+def test_holds_says_how_much_of_the_permitted_is_used():
     assert holds(torch.tensor([1.0, 3.0]), 4.0) == (
-        "holds 2 of 2 times; left side at most 0.750 of the right"
+        "holds 2 of 2 times; at most 0.75 of the permitted"
     )
-    assert holds(torch.tensor(-1.0), 4.0) == "holds 1 of 1 times; least room 5"
+    falls = holds(torch.tensor([4.0, 6.5]), torch.tensor([7.0, 6.9]), since=7.3)
+    assert falls == "holds 2 of 2 times; falls by at least 2 times the promised"
+    both = holds(torch.tensor([1.0, -3.0]), torch.tensor([2.0, -2.0]))
+    assert both == (
+        "holds 2 of 2 times; at most 0.5 of the permitted; falls by at least 1.5 times the promised"
+    )
+
+
+def test_holds_does_not_take_a_constant_for_tightness():
+    left, right, since = normal(20).abs(), 5 + normal(20, seed=1).abs(), torch.zeros(20)
+    plain = holds(left, right, since)
+    for constant in (10.0, 1000.0):
+        assert holds(left + constant, right + constant, since + constant) == plain
+
+
+def test_holds_gives_no_digits_of_next_to_nothing():
+    falls = "holds 1 of 1 times; less than 0.001 of the permitted"
+    assert holds(torch.tensor(-1.0), 4.0) == holds(1e-7, 4.0) == falls
+
+
+def test_holds_leaves_rounding_out():
+    tiny = torch.tensor([1.0, 1e-17], dtype=torch.float64)
+    assert holds(tiny, torch.tensor([2.0, 1e-17])) == (
+        "holds 2 of 2 times; at most 0.5 of the permitted"
+    )
 
 
 def test_holds_raises_when_an_inequality_is_violated():

@@ -405,6 +405,7 @@ def theorem2_bound(excess, L, B, rounds, form="sharp"):
 
     "printed" is v1 Eq. (14) with its O(1/K) written out, "sharp" what the same lines give with
     care; both want B at every point. "iterates" is what remains if B holds at the iterates only.
+    Below K = L² the clients' problem need not have one solution, and the theorem says nothing.
 
     Equation label: eq-theorem2
 
@@ -412,7 +413,8 @@ def theorem2_bound(excess, L, B, rounds, form="sharp"):
     150.0
     """
     a, b, e = THEOREM2[_check.one_of("form", form, THEOREM2)]
-    rounds = _check.whole("rounds", rounds)
+    if not _check.whole("rounds", rounds) > L**2:
+        raise ValueError(f"rounds must be above L² = {L**2:g}, as Theorem 2 asks, got {rounds}")
     return a * (excess + b * L * B**2) / math.sqrt(rounds) + e * L**2 * B**2 / rounds
 
 
@@ -908,24 +910,40 @@ def norm2(W):
     return (W * W).sum((-2, -1))
 
 
-def holds(left, right, tolerance=1e-9):
-    """Asserts left ≤ right everywhere, up to rounding; returns a sentence on how much room it had.
+def holds(left, right, since=0.0, tolerance=1e-9):
+    """Asserts left ≤ right everywhere, up to rounding; says how much of what it permits is used.
+
+    Both sides are compared with where they begin, ``since``: the actual change left − since with
+    the permitted one, right − since. So a constant on both sides cannot make a bound look tight.
+    A permitted change below zero is a promise: the left side falls by at least as much. Changes
+    that are nothing but rounding do not count.
 
     >>> holds(torch.tensor([1.0, 2.0]), torch.tensor([4.0, 2.5]))
-    'holds 2 of 2 times; left side at most 0.800 of the right'
+    'holds 2 of 2 times; at most 0.8 of the permitted'
+    >>> holds(left=101.0, right=104.0, since=100.0)
+    'holds 1 of 1 times; at most 0.25 of the permitted'
+    >>> holds(left=6.0, right=8.0, since=10.0)
+    'holds 1 of 1 times; falls by at least 2 times the promised'
     """
-    left, right = torch.broadcast_tensors(torch.as_tensor(left), torch.as_tensor(right))
-    room = right - left
-    worst = int(room.argmin())
-    if room.min() < -tolerance * (1 + right.abs().max()):
+    left, right, since = torch.broadcast_tensors(*map(torch.as_tensor, (left, right, since)))
+    worst = int((right - left).argmin())
+    rounding = tolerance * (1 + float(right.abs().max()))
+    if (right - left).min() < -rounding:
         raise AssertionError(
             f"violated at place {worst}: {float(left.flatten()[worst])!r} is not at most "
             f"{float(right.flatten()[worst])!r}"
         )
-    sentence = f"holds {left.numel()} of {left.numel()} times"
-    if (left >= 0).all() and (right > 0).all():
-        return f"{sentence}; left side at most {float((left / right).max()):.3f} of the right"
-    return f"{sentence}; least room {float(room.min()):.3g}"
+    permitted = right - since
+    share = (left - since) / permitted
+    sentence = [f"holds {left.numel()} of {left.numel()} times"]
+    if (permitted > rounding).any():
+        most = float(share[permitted > rounding].max())
+        words = f"at most {most:.2g}" if most > 1e-3 else "less than 0.001"  # or even a fall
+        sentence.append(f"{words} of the permitted")
+    if (permitted < -rounding).any():
+        least = float(share[permitted < -rounding].min())
+        sentence.append(f"falls by at least {least:.2g} times the promised")
+    return "; ".join(sentence)
 
 
 def _each(function, W):
