@@ -90,6 +90,14 @@ def test_labels_of_any_whole_numbers_or_words():
     assert from_arrays(x, [0, 2] * 3).classes == ("0", "1", "2")
 
 
+def test_a_mask_that_is_read_only_is_taken_in_silence(recwarn):
+    """As pandas hands it out."""
+    mask = np.arange(6) > 3
+    mask.flags.writeable = False
+    made = from_arrays(np.random.default_rng(0).random((6, 2)), [0, 1] * 3, test=mask)
+    assert made.n_test == 2 and len(recwarn) == 0
+
+
 # ---- scale ----------------------------------------------------------------------------------
 
 

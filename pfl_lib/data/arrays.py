@@ -244,7 +244,7 @@ def _tested(test, split, y, whose, among, seed):
                 f"test must be a share or a mask of shape ({len(y)},) that leaves something to "
                 f"train on, got {mask.dtype} of shape {mask.shape}"
             )
-        return torch.from_numpy(mask)
+        return torch.from_numpy(mask.copy())  # pandas hands out arrays that are read-only
     if (split == "group") != (among is not None):
         raise ValueError(
             "group must say which samples belong together if and only if split='group'; "
