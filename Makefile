@@ -18,7 +18,7 @@ PARTS ?= all
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest
 NOTEBOOKS := $(wildcard notebooks/*.ipynb notebooks/*/*.ipynb)
 
-.PHONY: help book serve test browser lint format unit notebooks site coverage exercises slides pdf experiment experiments colab links dist bench soak oldest audit flower install clean veryclean
+.PHONY: help book serve test browser lint format unit notebooks site coverage exercises slides pdf experiment experiments trial colab links dist bench soak oldest audit flower install clean veryclean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ experiment: $(READY) ## run one experiment: make experiment NAME=... SCALE=smoke
 
 experiments: $(READY) ## run all experiments, resuming what was interrupted: SCALE=smoke, laptop or paper
 	$(PY) -m devtools.notebooks run-all SCALE=$(SCALE)
+
+trial: $(READY) ## the papers at their own scale: hours, at low priority, stopped and resumed at will
+	$(PY) -m devtools.trial
 
 colab: $(READY) ## run every notebook alone, with only what Colab brings (minutes; NAMES=... for some)
 	$(PY) -m devtools.colab $(NAMES)

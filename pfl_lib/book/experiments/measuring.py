@@ -72,8 +72,8 @@ def measure(
     for no checkpoints), so calling again goes on where it stopped; ``keep_models`` keeps them
     when the run is over, so that it can be made longer later.  A run with other settings, or of a
     method that computes something else by now, has a folder of another name: nothing of the old
-    one is taken for the new.  ``only`` names the methods to run now; of the others, what has been
-    finished before is taken, from the checkpoints or from the stored result.
+    one is taken for the new.  ``only`` names the methods to run now, or pairs of case and method;
+    of the others, what has been finished before is taken, from checkpoints or the stored result.
 
     >>> import pfl_lib
     >>> two = {"Separate": pfl_lib.algorithm("separate"), "FedAvg": pfl_lib.algorithm("fedavg")}
@@ -91,7 +91,7 @@ def measure(
     todo = [(c, s, m) for c in cases for s in seeds for m in cases[c].methods]
     if not todo:
         raise ValueError("there is nothing to run: seeds, cases and methods must not be empty")
-    known = {m for _, _, m in todo}
+    known = {m for _, _, m in todo} | {(c, m) for c, _, m in todo}
     for wanted in only or ():
         _check.one_of("only", wanted, known)
     before = stored(name).get(scale) if only is not None else None
@@ -109,7 +109,8 @@ def measure(
             decides = [method.settings(), fed.describe(), dict(case.how), _coarse(sung)]
             place = where / _file_name(f"{label}-{method_label}-{seed}-{_digest(decides)}")
         found = _finished(place, case)
-        if found is None and only is not None and method_label not in only:
+        now = only is None or {method_label, (label, method_label)} & {*only}
+        if found is None and not now:
             readers = [r for r, (inside, _) in case.inside.items() if inside == method_label]
             runs += _from_result(before, [*readers, method_label], label, seed, method, fed, case)
             continue

@@ -1,0 +1,155 @@
+"""The long runs, one after the other, at low priority: stopped and resumed at any moment.
+
+    python -m devtools.trial            go on with what is left (`make trial`)
+    python -m devtools.trial list       what is done, what is left, and how long it takes
+
+A job is one method on the cases of one experiment, small enough to finish within an hour or so. It
+is done when the experiment's result file holds it with every seed and all its rounds, so nothing
+else has to be remembered: delete a run from the file and it is run again. A job that is
+interrupted goes on from its last checkpoint. After each job its result file is committed, unless
+PFL_NO_COMMIT is set.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+
+from devtools.notebooks import ROOT, find_experiment
+from devtools.runner import clock
+
+#: In order of value. Minutes are those of two quiet cores.
+QUEUE = ROOT / "results" / "trial.json"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of an experiment: which notebook, with which parameters, and what it is to give."""
+
+    experiment: str
+    methods: tuple[str, ...]
+    cases: tuple[str, ...]
+    seeds: int
+    rounds: int
+    minutes: float
+    scale: str = "paper"
+    parameters: dict = field(default_factory=dict)
+
+    @property
+    def words(self):
+        """How the job is called in lists."""
+        named = ", ".join(self.methods)
+        return f"{self.experiment}: {named} on {', '.join(self.cases)} ({self.seeds} seeds)"
+
+    def missing(self):
+        """(case, method, seed) that the result file does not hold yet."""
+        path = ROOT / "results" / self.experiment / f"{self.scale}.json"
+        held = set()
+        if path.exists():
+            for run in json.loads(path.read_text(encoding="utf-8"))["runs"]:
+                if run["rounds"] and run["rounds"][-1] >= self.rounds:
+                    held.add((run["case"], run["method"], run["seed"]))
+        wanted = {(c, m, s) for c in self.cases for m in self.methods for s in range(self.seeds)}
+        return sorted(wanted - held)
+
+    def command(self):
+        """What runs it."""
+        pairs = [f"{name}={value}" for name, value in {"SCALE": self.scale, **self.given()}.items()]
+        path = find_experiment(self.experiment).stem
+        return [sys.executable, "-m", "devtools.notebooks", "run", path, *pairs]
+
+    def given(self):
+        """The notebook's parameters."""
+        return {
+            **self.parameters,
+            "CASES": ";".join(self.cases),
+            "METHODS": ";".join(self.methods),
+        }
+
+
+def queue(path=QUEUE):
+    """The jobs, in order."""
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))["jobs"]
+        lists = ("methods", "cases")
+        return [Job(**{k: tuple(v) if k in lists else v for k, v in row.items()}) for row in rows]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is not a list of jobs: {error}") from error
+
+
+def left(jobs):
+    """The jobs that are not done."""
+    return [job for job in jobs if job.missing()]
+
+
+def listing(jobs):
+    """One line per job, and a sum."""
+    lines = []
+    for job in jobs:
+        missing = job.missing()
+        total = len(job.cases) * len(job.methods) * job.seeds
+        state = "done" if not missing else f"{total - len(missing)} of {total} runs"
+        lines.append(f"  {state:<14} {clock(60 * job.minutes):>8} min  {job.words}")
+    todo = left(jobs)
+    hours = sum(job.minutes for job in todo) / 60
+    lines.append(f"{len(jobs) - len(todo)} of {len(jobs)} jobs done; about {hours:.1f} hours left")
+    return "\n".join(lines)
+
+
+def commit(job):
+    """Put the result file under version control; says so, or why not."""
+    if os.environ.get("PFL_NO_COMMIT"):
+        return "not committed: PFL_NO_COMMIT is set"
+    files = f"results/{job.experiment}/{job.scale}.json"
+    subject = f"Trial: {', '.join(job.methods)} on {', '.join(job.cases)}"
+    for command in (["git", "add", files], ["git", "commit", "-q", "-m", subject, "--", files]):
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        if done.returncode:
+            return f"not committed: {(done.stderr or done.stdout).strip()[-200:]}"
+    return f"committed {files}"
+
+
+def work(jobs):
+    """Run what is left. The exit code: 0 when all is done, 1 where a job failed, 130 if stopped."""
+    if hasattr(os, "nice"):
+        os.nice(15)
+    failed = []
+    todo = left(jobs)
+    for number, job in enumerate(todo, start=1):
+        hours = sum(one.minutes for one in todo[number - 1 :]) / 60
+        print(f"== {number} of {len(todo)}, about {hours:.1f} hours left: {job.words}", flush=True)
+        began = time.monotonic()
+        try:
+            code = subprocess.run(job.command(), cwd=ROOT).returncode
+        except KeyboardInterrupt:
+            print("\nstopped; the next `make trial` goes on from the last checkpoint")
+            return 130
+        took = clock(time.monotonic() - began)
+        if code or job.missing():
+            failed.append(job)
+            print(f"   failed after {took} min; the other jobs go on", flush=True)
+        else:
+            print(f"   done in {took} min; {commit(job)}", flush=True)
+    for job in failed:
+        print(f"failed: {job.words}")
+    return int(bool(failed))
+
+
+def main(arguments):
+    jobs = queue()
+    if arguments == ["list"]:
+        print(listing(jobs))
+        return 0
+    if arguments:
+        print(__doc__)
+        return 2
+    return work(jobs)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except (ValueError, OSError) as error:
+        sys.exit(f"trial: {error}")

@@ -1,0 +1,104 @@
+"""The queue of long runs: result files say what is done, and a failure does not stop it."""
+
+import json
+import subprocess
+
+import pytest
+
+from devtools import trial
+
+JOB = {
+    "experiment": "own_leap",
+    "methods": ["LGA"],
+    "cases": ["a", "b"],
+    "seeds": 2,
+    "rounds": 10,
+    "minutes": 3,
+}
+
+
+def held(case, seed, rounds=10, method="LGA"):
+    return {"case": case, "method": method, "seed": seed, "rounds": [5, rounds]}
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A project of its own with one job in the queue."""
+    monkeypatch.setattr(trial, "ROOT", tmp_path)
+    monkeypatch.setattr(trial.os, "nice", lambda by: None)
+    (tmp_path / "results" / "own_leap").mkdir(parents=True)
+    (tmp_path / "results" / "trial.json").write_text(json.dumps({"jobs": [JOB]}))
+    monkeypatch.setattr(trial, "QUEUE", tmp_path / "results" / "trial.json")
+
+    def store(*runs):
+        path = tmp_path / "results" / "own_leap" / "paper.json"
+        path.write_text(json.dumps({"runs": runs}))
+
+    return store
+
+
+def jobs():
+    return trial.queue(trial.QUEUE)
+
+
+def test_a_job_is_done_when_the_result_file_holds_all_of_it(place):
+    (job,) = jobs()
+    assert len(job.missing()) == 4
+    place(held("a", 0), held("a", 1), held("b", 0), held("b", 1, rounds=9))
+    assert job.missing() == [("b", "LGA", 1)], "a shorter run is not the run"
+    place(*(held(c, s) for c in "ab" for s in range(2)), held("c", 0))
+    assert job.missing() == [] and trial.left(jobs()) == []
+    assert "1 of 1 jobs done; about 0.0 hours left" in trial.listing(jobs())
+
+
+def test_the_command_names_cases_and_methods(place):
+    (job,) = jobs()
+    assert job.command()[-4:] == ["own_leap", "SCALE=paper", "CASES=a;b", "METHODS=LGA"]
+
+
+def working(monkeypatch, code, then=lambda: None):
+    """Let the queue call this instead of a notebook; git stays real."""
+    real = subprocess.run
+
+    def run(command, **options):
+        if command[0] == "git":
+            return real(command, **options)
+        then()
+        return subprocess.CompletedProcess(command, code)
+
+    monkeypatch.setattr(trial.subprocess, "run", run)
+
+
+def test_a_finished_job_is_committed(place, monkeypatch, tmp_path, capsys):
+    for command in (["init", "-q"], ["config", "user.email", "a@b"], ["config", "user.name", "a"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    working(monkeypatch, 0, lambda: place(*(held(c, s) for c in "ab" for s in range(2))))
+    assert trial.work(jobs()) == 0
+    assert "committed results/own_leap/paper.json" in capsys.readouterr().out
+    log = subprocess.run(
+        ["git", "log", "--format=%s"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert log.stdout.strip() == "Trial: LGA on a, b"
+
+
+def test_a_job_that_fails_or_leaves_something_out_is_named(place, monkeypatch, capsys):
+    working(monkeypatch, 1)
+    assert trial.work(jobs()) == 1
+    working(monkeypatch, 0, lambda: place(held("a", 0)))
+    assert trial.work(jobs()) == 1
+    assert capsys.readouterr().out.count("failed: own_leap: LGA on a, b (2 seeds)") == 2
+
+
+def test_it_can_be_stopped(place, monkeypatch, capsys):
+    def stop():
+        raise KeyboardInterrupt
+
+    working(monkeypatch, 0, stop)
+    assert trial.work(jobs()) == 130
+    assert "goes on from the last checkpoint" in capsys.readouterr().out
+
+
+def test_a_queue_that_is_none_is_refused(place):
+    trial.QUEUE.write_text('{"jobs": [{"experiment": "own_leap"}]}')
+    with pytest.raises(ValueError, match="not a list of jobs"):
+        jobs()
