@@ -17,7 +17,9 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-from devtools.notebooks import ROOT, find_experiment
+import nbformat
+
+from devtools.notebooks import ROOT, find_experiment, parameters
 from devtools.runner import clock
 
 #: In order of value. Minutes are those of two quiet cores.
@@ -55,18 +57,13 @@ class Job:
         return sorted(wanted - held)
 
     def command(self):
-        """What runs it."""
-        pairs = [f"{name}={value}" for name, value in {"SCALE": self.scale, **self.given()}.items()]
-        path = find_experiment(self.experiment).stem
-        return [sys.executable, "-m", "devtools.notebooks", "run", path, *pairs]
-
-    def given(self):
-        """The notebook's parameters."""
-        return {
-            **self.parameters,
-            "CASES": ";".join(self.cases),
-            "METHODS": ";".join(self.methods),
-        }
+        """What runs it; a notebook that can run parts of its table is told which."""
+        path = find_experiment(self.experiment)
+        known = parameters(nbformat.read(path, as_version=4)) or {}
+        parts = {"CASES": ";".join(self.cases), "METHODS": ";".join(self.methods)}
+        given = {"SCALE": self.scale, **{n: v for n, v in parts.items() if n in known}}
+        pairs = [f"{name}={value}" for name, value in {**given, **self.parameters}.items()]
+        return [sys.executable, "-m", "devtools.notebooks", "run", path.stem, *pairs]
 
 
 def queue(path=QUEUE):

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 
 import pytest
 
@@ -53,7 +54,9 @@ def test_a_job_is_done_when_the_result_file_holds_all_of_it(place):
 
 def test_the_command_names_cases_and_methods(place):
     (job,) = jobs()
-    assert job.command()[-4:] == ["own_leap", "SCALE=paper", "CASES=a;b", "METHODS=LGA"]
+    assert job.command()[-2:] == ["own_leap", "SCALE=paper"], "it cannot run parts of its table"
+    grouped = replace(job, experiment="fedamp_grouped", parameters={"DATA": "mnist"})
+    assert grouped.command()[-3:] == ["SCALE=paper", "METHODS=LGA", "DATA=mnist"]
 
 
 def working(monkeypatch, code, then=lambda: None):

@@ -31,7 +31,8 @@ class Case:
     ``federation`` makes a federation from a seed, ``methods`` maps labels to algorithms, ``paper``
     maps labels to the paper's numbers in %, ``how`` goes to ``run``.  A method that needs no run
     of its own is in ``inside``: {"FedAvg": ("FedAvg-FT", "global")} says that FedAvg is what
-    FedAvg-FT's history holds under ``extra_models["global"]``.
+    FedAvg-FT's history holds under ``extra_models["global"]``.  ``local`` holds settings of local
+    training that one method has for itself, by its label: {"FedAvg": {"lr": 0.5}}.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("fedavg")
@@ -46,6 +47,7 @@ class Case:
     paper: Mapping = field(default_factory=dict)
     how: Mapping = field(default_factory=dict)
     inside: Mapping = field(default_factory=dict)
+    local: Mapping = field(default_factory=dict)
 
 
 def pick(scale, scales):
@@ -101,6 +103,8 @@ def measure(
         if fed_of[0] != (label, seed):
             fed_of = ((label, seed), case.federation(seed))
         fed, method = fed_of[1], case.methods[method_label]
+        if method_label in case.local:
+            fed = fed.replace(**case.local[method_label])
         setting = _setting(method, fed, case)
         sung = canary(setting, method)
         canaries[_digest(setting)] = setting | sung
