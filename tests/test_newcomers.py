@@ -66,7 +66,9 @@ def test_words_and_models_agree(once, name):
     """Whoever says "the global model" gives exactly that; work at home gives each its own."""
     state, found = once(name)
     words = methods.BY_NAME[name].newcomer
-    if "home" in words or "alone" in words:
+    if "normalization" in words or "statistics" in words:  # this model has none: all is shared
+        assert torch.equal(found.models, state.x.expand_as(found.models))
+    elif "home" in words or "alone" in words:
         assert (found.models[0] - found.models[1]).norm() > 1e-4
     elif words.startswith(("the global model", "the server's model")):
         assert torch.equal(found.models, state.x.expand_as(found.models))

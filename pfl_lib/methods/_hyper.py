@@ -54,7 +54,8 @@ def whole(default: Any, at_least: int = 1) -> Any:
 def choice(default: Any, options: Iterable) -> Any:
     """One of the options."""
     options = tuple(options)
-    return hyper(default, lambda n, v: _check.one_of(n, v, options), ("unknown", None, -1, True))
+    wrong = [v for v in ("unknown", None, -1, True) if not any(v is one for one in options)]
+    return hyper(default, lambda n, v: _check.one_of(n, v, options), tuple(wrong))
 
 
 def flag(default: bool) -> Any:
