@@ -123,6 +123,7 @@ def test_page_counts_itself():
 def test_pages_name_parameters_that_exist():
     known = {name for kind in methods.ALL for name in kind.__dataclass_fields__}
     known |= set(inspect.signature(pfl_lib.Federation).parameters)
+    known |= set(inspect.signature(pfl_lib.partition.dirichlet).parameters)
     for page in (PAGE, PAGE.with_name("deviations.md")):
         code = " ".join(re.findall(r"`([^`]*)`", page.read_text(encoding="utf-8")))
         named = set(re.findall(r"\b([a-z_]+)=[\"\d.TF]", code))

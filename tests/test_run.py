@@ -130,7 +130,7 @@ def test_half_a_federation_is_told_what_it_lacks(data, tmp_path):
             return {}
 
     with pytest.raises(
-        TypeError, match=r"fed must be a Federation, got .*it lacks at, device, dtype"
+        TypeError, match=r"fed must be a Federation, got .*it lacks at, buffer_mask, device, dtype"
     ):
         run(FEDAMP, Half(), 1, progress=False)
     (tmp_path / "file").write_text("")

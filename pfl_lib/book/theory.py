@@ -589,6 +589,9 @@ class DescentFederation(QuadraticFederation):
             loss = lambda w, batch, i=i: 0.5 * (self.h[i] * (w - self.c[i]) ** 2).sum()  # noqa: E731
             client = SimpleNamespace(
                 loss=loss,
+                loss_above=lambda below, top, batch, loss=loss: loss(
+                    torch.cat([below, top]), batch
+                ),
                 grad=torch.func.grad(loss),
                 move=lambda s, g: {"w": s["w"] - self.lr * g},
                 numbers=work.numbers,

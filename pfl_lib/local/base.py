@@ -184,7 +184,7 @@ class ModelFederation(DeprecatedTrain):
         """
         if self.head_bias is None or not hasattr(self.network.module, "features"):
             return None
-        columns = self.head_mask.nonzero().flatten().tolist()
+        columns = self.head_mask.cpu().nonzero().flatten().tolist()
         first, classes = columns[0], len(self.head_bias)
         width = len(columns) // classes - 1
         contiguous = columns == list(range(first, first + classes * (width + 1)))
@@ -292,7 +292,7 @@ def _some_samples(module: nn.Module, form: SampleForm) -> Tensor:
     """Three samples as the module reads them; numbers are random, so that statistics move."""
     x = form.blank(3)
     if x.is_floating_point():
-        x = torch.rand(x.shape, generator=keyed_generator(0, "samples"))
+        x = torch.rand(x.shape, generator=keyed_generator(0, "samples"), dtype=torch.float32)
     return x.to(next((p.device for p in module.parameters()), x.device))
 
 

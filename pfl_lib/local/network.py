@@ -110,12 +110,14 @@ class Network:
         """A module like the one given, with columns of its own, whose values are not set."""
         named = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
         mine = {id(named[name]) for name in self.names}
+        # asked by name: functional_call leaves plain tensors in a layer that a module holds twice
+        parameters = {id(t) for t in self.module.parameters()}
 
         def make(t: Tensor) -> Tensor:
             fresh = (
                 torch.empty(t.shape, device=device, dtype=dtype) if id(t) in mine else t.detach()
             )
-            return nn.Parameter(fresh, id(t) in mine) if isinstance(t, nn.Parameter) else fresh
+            return nn.Parameter(fresh, id(t) in mine) if id(t) in parameters else fresh
 
         return copied(self.module, make)
 

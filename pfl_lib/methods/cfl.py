@@ -49,10 +49,15 @@ def cfl_split(similarities, rule="single"):
             "similarities must be square, for two clients or more, "
             f"got shape {tuple(similarities.shape)}"
         )
-    apart = (1 - similarities.double().cpu()).clamp(min=0).fill_diagonal_(0).numpy()
-    tree = linkage(squareform(apart, checks=False), method=rule)
+    apart = (1 - similarities.double()).clamp(min=0).fill_diagonal_(0)
+    return _two_parts(apart, rule)
+
+
+def _two_parts(apart, rule):
+    """0 or 1 for each client, by SciPy, which knows no other device than the CPU."""
+    tree = linkage(squareform(apart.cpu().numpy(), checks=False), method=rule)
     parts = torch.from_numpy(fcluster(tree, 2, criterion="maxclust"))
-    return (parts != parts[0]).long().to(similarities.device)
+    return (parts != parts[0]).long().to(apart.device)
 
 
 @dataclass(frozen=True)

@@ -60,12 +60,12 @@ def fisher(s, batch, client):
     """Adds up the squared length of the gradient of log p(y|s), sample by sample; or of whole
     batches."""
     if client.numbers["batches"]:
-        g = client.grad_of(client.loss)(s["w"], batch)
+        g = client.grad_of(client.tested_loss)(s["w"], batch)
         return {"trace": s["trace"] + g.square().sum()}
 
     def squared(x, y, weight):
         one = Batch(x[None], y[None], torch.ones_like(weight)[None], batch.noise)
-        return weight * client.grad_of(client.loss)(s["w"], one).square().sum()
+        return weight * client.grad_of(client.tested_loss)(s["w"], one).square().sum()
 
     each = torch.func.vmap(squared, chunk_size=8)(batch.x, batch.y, batch.weight)
     return {"trace": s["trace"] + each.sum()}

@@ -5,7 +5,7 @@ state must act, and which rows are a client's own.
 """
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import NamedTuple
 
 import pytest
@@ -501,7 +501,10 @@ OWN_MODEL = (
 def test_personal_models_beat_one_model_for_two_worlds(in_two_worlds, name):
     average = in_two_worlds("fedavg", algorithm("fedavg"))
     assert max(average) < 0.5  # one model cannot be right in both
-    for mine, fedavg in zip(in_two_worlds(name, build(name)), average):
+    method = build(name)
+    if name == "pfedme":  # lr·λ = 7.5: with a θ that goes on from batch to batch w overshoots
+        method = replace(method, restart=True)
+    for mine, fedavg in zip(in_two_worlds(name, method), average):
         if name in OWN_MODEL:
             assert mine > fedavg + 0.04
         else:

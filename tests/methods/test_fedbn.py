@@ -13,7 +13,7 @@ from tests.support.methods import close, go, refused, small_federation
 
 def normalized(data, clients, engine="auto", **how):
     """A model with batch and layer normalization, in double precision."""
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         module = nn.Sequential(
             nn.Flatten(), nn.Linear(64, 6), nn.BatchNorm1d(6), nn.ReLU(),

@@ -218,7 +218,7 @@ def test_local_steps_of_the_delay_compensated_form(data, uneven):
 
 BAD = [
     ("lga", {"stragglers": -1}, "stragglers must be a whole number >= 0, got -1"),
-    ("lga", {"stragglers": "half"}, "stragglers must be one of 'spfl'; got 'half'"),
+    ("lga", {"stragglers": "half"}, "stragglers must be one of 'spfl', 'alternating'; got 'half'"),
     ("lga", {"stragglers": (0, 1.5)}, "each delay in stragglers must be a whole number >= 0"),
     ("lga", {"stragglers": (0, ())}, "a client with no delay at all"),
     ("lga", {"base": "then"}, "base must be one of 'now', 'pull'; got 'then'"),

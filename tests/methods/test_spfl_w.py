@@ -29,7 +29,7 @@ def test_a_round_mixes_the_trained_models():
 
 BAD = [
     ("spfl-w", {"rule": "softmax"}, "hyper-parameter of spfl-w must be one of"),
-    ("spfl-w", {"local_head": "yes"}, "local_head must be True or False, got 'yes'"),
+    ("spfl-w", {"local_head": "yes"}, "local_head must be one of False, True, 'reset'; got 'yes'"),
 ]
 
 
