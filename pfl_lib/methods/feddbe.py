@@ -48,7 +48,8 @@ def step(s, batch, client):
 
     def objective(w, shift):
         features = client.features(w, batch.x)
-        mean = (1 - numbers["momentum"]) * s["mean"] + numbers["momentum"] * (weight @ features)
+        newest = (weight[:, None] * features).sum(0)
+        mean = (1 - numbers["momentum"]) * s["mean"] + numbers["momentum"] * newest
         matrix, bias = head.split(w)
         logits = features @ matrix.T + feddbe_bias(matrix, bias, shift)
         loss = cross_entropy(logits, batch)

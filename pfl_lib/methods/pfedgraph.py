@@ -38,13 +38,18 @@ def pfedgraph_weights(similarities, shares, alpha):
             "similarities must be square and shares one number for each row, got shapes "
             f"{tuple(similarities.shape)} and {tuple(getattr(shares, 'shape', ()))}"
         )
-    target = (shares.double() + similarities.double() / (2 * alpha)).cpu().numpy()
+    weights = _on_the_simplex(shares.double() + similarities.double() / (2 * alpha))
+    return (weights / weights.sum(1, keepdim=True)).to(similarities)
+
+
+def _on_the_simplex(target):
+    """The nearest weights to each row that are not negative and sum to 1, by SciPy on the CPU."""
     rows = []
+    target = target.cpu().numpy()
     for v in target - target.max(1, keepdims=True):  # θ lies between −1 and 0 then
         theta = brentq(lambda t, v=v: (v - t).clip(0).sum() - 1, -2, 0, xtol=1e-15)
         rows.append(torch.from_numpy((v - theta).clip(0)))
-    weights = torch.stack(rows)
-    return (weights / weights.sum(1, keepdim=True)).to(similarities)
+    return torch.stack(rows)
 
 
 def pfedgraph_gradient(grad, w, direction, lam):
