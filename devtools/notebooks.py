@@ -36,7 +36,7 @@ import importlib.util
 
 if importlib.util.find_spec("pfl_lib") is None:  # Colab and other bare machines
     library = next(iter(glob.glob("pfl_lib-*.whl")), "pfl_lib")  # uploaded, or fetched
-    %pip install -q --no-deps {library} mlxtend safetensors
+    %pip install -q --no-deps {library} mlxtend safetensors seglearn
     %pip install -q anywidget tqdm"""
 SETUP_TAGS = ["setup", "remove-cell"]
 
