@@ -47,7 +47,7 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Tuning:
-    """What :func:`tune` found: ``best`` is the method, ``fed`` the federation to run it on.
+    """What :func:`pfl_lib.tune` found: ``best`` is the method, ``fed`` the federation to run it on.
 
     ``settings`` are the best combination, ``trials`` all of them in the order of the grid.  Where
     every combination diverged, ``best``, ``fed`` and ``settings`` are None.
