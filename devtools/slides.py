@@ -263,7 +263,7 @@ def chapter_slides(page, computed):
 def quiz_slides(section):
     """A slide for each question with its choices; below it, every choice with its reason."""
     made = []
-    for node in section.find_all(["p", "details"], recursive=False):
+    for node in section.find_all(["p", "details"], recursive=False) if section else ():
         if node.name == "p":
             asked = re.sub(r"^\d+\. ", "", inline(node.strong))
             made.append(Slide("Quiz", f"<p>{asked}</p>\n<ol></ol>", "quiz"))
