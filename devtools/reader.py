@@ -35,8 +35,9 @@ def pages():
 
 @functools.cache
 def equations():
-    """{label: (page, number)}. Sphinx counts them over all pages, in order of names."""
-    found = sorted(chapters.equations().items(), key=lambda item: item[1][1])
+    """{label: (page, number)}. Sphinx counts them as one turns the pages."""
+    place = {page: number for number, page in enumerate(chapters.in_order())}
+    found = sorted(chapters.equations().items(), key=lambda item: place[item[1][1]])
     return {label: (page, number) for number, (label, (_, page)) in enumerate(found, start=1)}
 
 

@@ -47,7 +47,7 @@ text. A whole one, the mean that FedAvg takes::
     });
     """,)
         points = Rows([[-2, -1], [2, 0], [0, 2]], within=(-3, 3))
-        weight = Between(1.0, 0, 10)
+        weight = Between(2.0, 0, 10)
         chosen = Whole(0, 0, 11)
 
         def compute(self):
