@@ -1,7 +1,7 @@
 """Measures: how unlike clients' data are, and how personal models are judged against each other.
 
-Data: a table ``counts`` has one row a client and one column a class (``partition.counts(data)``).
-Models: accuracies are one number a client, or a ``History``, whose last recorded round is meant.
+Data: a table ``counts`` has one row per client, one column per class (``partition.counts(data)``).
+Models: accuracies are one number per client, or a ``History``, whose last recorded round is meant.
 """
 
 import math

@@ -304,3 +304,20 @@ def test_tables_show_the_message_beside_the_trained_model():
     assert [row[0] for row in found.grid("last").rows] == [
         "FedAMP", "FedAMP: its message u", "FedAvg",
     ]  # fmt: skip
+
+
+def test_a_method_may_have_local_settings_of_its_own_and_be_run_for_one_case():
+    case = Case(
+        lambda seed: pfl_lib.example(seed=seed),
+        {"Separate": algorithm("separate"), "FedAvg": algorithm("fedavg")},
+        rounds=1,
+        local={"FedAvg": {"lr": 0.5}},
+    )
+    how = {"folder": None, "progress": False}
+    both, _ = measure("mine", "smoke", {"a": case, "b": case}, **how)
+    assert {r["method"]: r["settings"]["lr"] for r in both.of("FedAvg")} == {"FedAvg": 0.5}
+    assert both.of("Separate")[0]["settings"]["lr"] == 0.1
+    some, _ = measure("mine", "smoke", {"a": case, "b": case}, only=[("b", "FedAvg")], **how)
+    assert [(r["case"], r["method"]) for r in some.record["runs"]] == [("b", "FedAvg")]
+    with pytest.raises(ValueError, match="only must be one of"):
+        measure("mine", "smoke", {"a": case}, only=[("b", "FedAvg")], **how)

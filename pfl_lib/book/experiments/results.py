@@ -110,7 +110,7 @@ class Results:
         return [pick(rounds) for rounds in kept if rounds]
 
     def table(self, case=None, bold=None):
-        """One case, a row a method, beside the paper's numbers.
+        """One case, one row per method, beside the paper's numbers.
 
         Where a method's message u was tested beside its trained model w, it has a row of its own:
         the paper that proposes them says that both can be used.
