@@ -2,7 +2,7 @@
 
     python -m devtools.flower PARTS [--isolate]
 
-Parts: simulation, network, death, tls, stranger, or all of them by "all".
+Parts: simulation, network, stock, size, many, worker, death, tls, stranger, or "all" of them.
 
 `make flower` calls it in .venv-flower, an environment of its own: Flower asks for other versions of
 some packages than the book's tools do. Every process listens on 127.0.0.1 only, with telemetry off.
@@ -18,10 +18,12 @@ import json
 import os
 import platform
 import socket
+import statistics
 import struct
 import subprocess
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -30,10 +32,12 @@ from safetensors.torch import load_file
 import pfl_lib
 from pfl_lib.checkpoints import atomic_write
 from pfl_lib.flower import LocalNetwork, Plan
+from pfl_lib.flower.local import is_alive
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results" / "flower"
 CLIENTS = 3
+PATIENT = {"timeout": 300.0, "wait": 400.0}
 RUNS = (
     {"algorithm": "fedavg", "rounds": 2},
     {"algorithm": "fedamp", "rounds": 2, "self_weight": 0.2},
@@ -61,6 +65,14 @@ def plan(runs, **how):
     )
 
 
+def many(clients):
+    """As many clients with 60 digits each, in one round of two methods."""
+    groups = [clients // 2, clients - clients // 2]
+    fewer = [{**one, "rounds": 2} for one in RUNS[:2]]
+    the_plan = plan(tuple(fewer), **PATIENT)
+    return replace(the_plan, partition={**the_plan.partition, "group_clients": groups})
+
+
 def isolate():
     """No network but the loopback, for this process and all it starts."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -78,14 +90,13 @@ def largest_difference(ours, theirs):
     return max((ours[n].double() - theirs[n].double()).abs().max().item() for n in ours)
 
 
-def measure(simulation):
-    """All five methods, by Flower and by ``run``."""
-    the_plan = plan(RUNS, timeout=300.0, wait=400.0, poll=0.05 if simulation else 0.5)
+def measure(the_plan, clients=CLIENTS, **how):
+    """The plan's methods, by Flower and by ``run``."""
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as out, LocalNetwork(CLIENTS, simulation) as network:
+    with tempfile.TemporaryDirectory() as out, LocalNetwork(clients, **how) as network:
         number = network.submit(the_plan, out)
         record = network.wait(number, out, seconds=3000)
-        told = None if simulation else network.bytes_of(number)
+        told = None if how.get("simulation") else network.bytes_of(number)
         states = [load_file(Path(out) / one["state"]) for one in record["runs"]]
     fed, rows = the_plan.federation(), []
     for one, state in zip(record["runs"], states, strict=True):
@@ -127,6 +138,60 @@ def row(the_plan, fed, one, state):
     }
 
 
+def size():
+    """The same exchange with a small model and with one of eleven million numbers."""
+    runs, found = ({"algorithm": "fedavg", "rounds": 3},), {}
+    for model in ("mlp", "resnet18"):
+        # one step on one batch: what is measured is the way there and back
+        the_plan = replace(plan(runs, **PATIENT), model=model)
+        the_plan.training.update(batch_size=60, epochs=1)
+        found[model] = measure(the_plan)
+    small, large = found["mlp"], found["resnet18"]
+    over = {}
+    for model, one in found.items():
+        row = one["rows"][0]
+        training = row["seconds in one process"] / row["rounds"]
+        over[model] = statistics.median(row["seconds an exchange"]) - training
+    millions = (large["parameters"] - small["parameters"]) / 1e6
+    per_million = (over["resnet18"] - over["mlp"]) / millions
+    return {"models": found, "over": over, "seconds per million": round(per_million, 3)}
+
+
+def worker(victim=1, rounds=4):
+    """Kill the worker of a SuperNode, not the node, in the middle of a round."""
+    runs = ({"algorithm": "fedamp", "rounds": rounds, "self_weight": 0.2},)
+    the_plan = plan(runs, timeout=20.0, wait=400.0)
+    with tempfile.TemporaryDirectory() as out, LocalNetwork(CLIENTS) as network:
+        number = network.submit(the_plan, out)
+        wait_for(out, lambda e: e.get("asked") == "train" and e["round"] == 1)
+        network.kill_worker(victim)
+        record = network.wait(number, out, seconds=900)
+        one = record["runs"][0]
+        state = load_file(Path(out) / one["state"])
+        left = network.workers()
+    who = took_part(one, rounds)
+    return {
+        "victim": victim,
+        "who": who,
+        "lost": [t["lost"] for t in one["traffic"] if t["lost"]],
+        "seconds a round": [t["seconds"] for t in one["traffic"] if t["kind"] == "train"],
+        "largest difference": largest_difference(by_hand(the_plan, who), state),
+        "workers at the end": len(left),
+        "alive after the nodes": sum(map(is_alive, left)),
+        **machine(),
+    }
+
+
+def took_part(one, rounds):
+    """Who answered in each round; a repeated round asks nobody twice, so the union is it."""
+    answered = {}
+    for t in one["traffic"]:
+        if t["kind"] == "train":
+            gone = {int(i) for i in t["lost"]}
+            answered.setdefault(t["round"], set()).update(set(t["clients"]) - gone)
+    return [sorted(answered[k]) for k in range(rounds)]
+
+
 def death(victim=1, round_=1, rounds=4):
     """Kill a SuperNode in the middle of a round, start it again, and see what became of the run."""
     the_plan = plan(({"algorithm": "fedamp", "rounds": rounds, "self_weight": 0.2},), timeout=90.0)
@@ -146,12 +211,7 @@ def death(victim=1, round_=1, rounds=4):
         story.append(["end", round(time.monotonic() - began, 1)])
         one = record["runs"][0]
         state = load_file(Path(out) / one["state"])
-    took_part = {}
-    for t in one["traffic"]:
-        if t["kind"] == "train":  # a repeated round asks nobody twice, so the union is who answered
-            gone = {int(i) for i in t["lost"]}
-            took_part.setdefault(t["round"], set()).update(set(t["clients"]) - gone)
-    who = [sorted(took_part[k]) for k in range(rounds)]
+    who = took_part(one, rounds)
     return {
         "victim": victim,
         "killed in round": round_,
@@ -269,8 +329,12 @@ def machine():
 
 
 PARTS = {
-    "simulation": lambda: measure(simulation=True),
-    "network": lambda: measure(simulation=False),
+    "simulation": lambda: measure(plan(RUNS, **PATIENT), simulation=True),
+    "network": lambda: measure(plan(RUNS, **PATIENT)),
+    "stock": lambda: measure(plan(RUNS[:1], **PATIENT), resident=False),
+    "size": size,
+    "many": lambda: measure(many(20), clients=20),
+    "worker": worker,
     "death": death,
     "tls": tls,
     "stranger": stranger,

@@ -257,7 +257,7 @@ def test_methods_that_need_everybody_say_so_when_one_is_lost(parts, name, broken
     assert "drop" not in str(caught.value)
 
 
-# ----------------------------------------------------------------------------- models of one's own
+# ----------------------------------------------------------------------------- your own models
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_module_of_ones_own_goes_to_the_clients(parts, dtype):
     module = nn.Sequential(nn.Flatten(), nn.Linear(64, 7), nn.Tanh(), nn.Linear(7, 10))

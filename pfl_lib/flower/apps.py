@@ -21,6 +21,7 @@ from safetensors.torch import save_file
 from pfl_lib.flower.client import OneClient
 from pfl_lib.flower.federation import RemoteFederation
 from pfl_lib.flower.messages import Parcel, decode
+from pfl_lib.flower.node import Waits, shorten_waits
 from pfl_lib.flower.plan import Plan
 from pfl_lib.rounds import run
 
@@ -119,7 +120,7 @@ class GridPost:
     thing that happens.
     """
 
-    def __init__(self, grid, timeout=60.0, poll=0.5, events=None):
+    def __init__(self, grid, timeout=60.0, poll=0.05, events=None):
         self.grid, self.timeout, self.poll, self.events = grid, timeout, poll, events
         self.node_of, self.said, self.refused = {}, {}, {}
         self._hellos = {}  # message id: (node, when it is given up)
@@ -159,7 +160,8 @@ class GridPost:
         self.grid.push_messages(messages)
         # by the id of the question: an error the SuperLink makes up does not name the client
         waiting = {m.metadata.message_id: i for m, i in zip(messages, numbers)}
-        replies, end = {}, time.monotonic() + self.timeout
+        replies, began = {}, time.monotonic()
+        end = began + self.timeout
         while waiting and time.monotonic() < end:
             for m in self.grid.pull_messages(list(waiting)):
                 i = waiting.pop(m.metadata.reply_to_message_id)
@@ -167,7 +169,7 @@ class GridPost:
                 if m.has_error() and m.error.code in GONE:
                     self.node_of.pop(i, None)
             if waiting:
-                time.sleep(self.poll)
+                time.sleep(max(self.poll, Waits.pause(time.monotonic() - began)))
         for i in waiting.values():
             replies[i] = f"no reply within {self.timeout:g} s"
             self.node_of.pop(i, None)
@@ -244,6 +246,7 @@ def server_app():
         plan = Plan.from_json(context.run_config["plan"])
         out = Path(context.run_config["out"])
         out.mkdir(parents=True, exist_ok=True)
+        shorten_waits()
         # filled as it goes: a run that fails does not take those before it along
         record: dict[str, Any] = {}
         try:

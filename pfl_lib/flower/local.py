@@ -18,6 +18,7 @@ from pathlib import Path
 
 BIN = Path(sys.executable).parent
 APP = Path(__file__).parent / "app"
+NODE = Path(__file__).parent / "node.py"
 NAME = "here"  # what the flwr command calls this SuperLink
 
 
@@ -26,15 +27,15 @@ class LocalNetwork:
 
     ``simulation=True`` has the SuperLink simulate the clients (Ray) instead.  ``tls`` is a folder
     for certificates and keys: then every connection is encrypted and only registered nodes may
-    join.
+    join.  With ``resident=False`` nodes are Flower's own, which start a process for each message.
 
     >>> network = LocalNetwork(clients=3)  # nothing is started before ``with network:``
     >>> network.processes
     {}
     """
 
-    def __init__(self, clients, simulation=False, tls=None):
-        self.clients, self.simulation = clients, simulation
+    def __init__(self, clients, simulation=False, tls=None, resident=True):
+        self.clients, self.simulation, self.resident = clients, simulation, resident
         self.tls = None if tls is None else Path(tls)
         self.processes, self.forced = {}, []
 
@@ -67,7 +68,9 @@ class LocalNetwork:
 
     def start_node(self, i):
         """Start the SuperNode of client ``i``, for the first time or again."""
-        command = ["flower-supernode", "--superlink", f"127.0.0.1:{self.port}"]
+        stock = [str(BIN / "flower-supernode")]
+        command = [sys.executable, "-P", str(NODE)] if self.resident else stock
+        command += ["--superlink", f"127.0.0.1:{self.port}"]
         command += ["--host", "127.0.0.1", "--port", str(self.node_ports[i])]
         command += ["--node-config", f"partition-id={i} num-partitions={self.clients}"]
         if self.tls:
@@ -84,6 +87,18 @@ class LocalNetwork:
         for pid in [process.pid, *_descendants(process.pid)]:
             _signal(pid, signal.SIGKILL)
         process.wait()
+
+    def workers(self):
+        """The numbers of the processes in which clients train, where nodes keep one."""
+        nodes = [p.pid for name, p in self.processes.items() if name.startswith("node")]
+        below = [pid for node in nodes for pid in _descendants(node)]
+        return [pid for pid in below if b"pfl_lib.flower.worker" in _command(pid)]
+
+    def kill_worker(self, i):
+        """End the worker of client ``i`` at once; its node starts another."""
+        below = _descendants(self.processes[f"node{i}"].pid)
+        for pid in [p for p in below if b"pfl_lib.flower.worker" in _command(p)]:
+            _signal(pid, signal.SIGKILL)
 
     def submit(self, plan, out):
         """Start a run of ``plan``; it writes into the folder ``out``.  Returns the run's number."""
@@ -149,9 +164,9 @@ class LocalNetwork:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        while any(map(_alive, pids)) and time.monotonic() < end:
+        while any(map(is_alive, pids)) and time.monotonic() < end:
             time.sleep(0.1)
-        self.forced = [pid for pid in pids if _alive(pid)]
+        self.forced = [pid for pid in pids if is_alive(pid)]
         for pid in self.forced:
             _signal(pid, signal.SIGKILL)
 
@@ -183,7 +198,7 @@ class LocalNetwork:
         }
 
     def _start_link(self):
-        command = ["flower-superlink", "--host", "127.0.0.1", "--port", str(self.port)]
+        command = [str(BIN / "flower-superlink"), "--host", "127.0.0.1", "--port", str(self.port)]
         command.append("--disable-runtime-dependency-installation")
         command += ["--simulation"] if self.simulation else []
         command += (
@@ -213,7 +228,7 @@ class LocalNetwork:
     def _spawn(self, name, command):
         with open(self.home / f"{name}.log", "ab") as log:
             self.processes[name] = subprocess.Popen(
-                [str(BIN / command[0]), *command[1:]],
+                command,
                 env=self.env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -243,9 +258,17 @@ def _stat(pid):
     return fields[0], int(fields[1])
 
 
-def _alive(pid):
+def is_alive(pid):
+    """Does a process of this number run?"""
     found = _stat(pid)
     return found is not None and found[0] != "Z"
+
+
+def _command(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def _descendants(pid):

@@ -17,7 +17,7 @@ class Plan:
     ``partition`` is ``{"name": "grouped", …}`` with the arguments of that function, ``training``
     what ``Federation`` takes, each of ``runs`` ``{"algorithm": "fedamp", "rounds": 3, …}`` with the
     method's hyper-parameters.  ``timeout`` is how long the server waits for a reply, ``poll`` how
-    often it looks, ``wait`` how long for the clients to say hello, all in seconds.
+    long at least between two looks, ``wait`` how long for the clients to say hello, all in seconds.
 
     >>> plan = Plan("digits", {"name": "iid", "clients": 3}, "logistic_regression",
     ...             runs=({"algorithm": "fedavg", "rounds": 2},))
@@ -31,7 +31,7 @@ class Plan:
     training: dict = field(default_factory=dict)
     runs: tuple = ()
     timeout: float = 60.0
-    poll: float = 0.5
+    poll: float = 0.05
     wait: float = 120.0
 
     def __post_init__(self):

@@ -1,0 +1,101 @@
+"""A SuperNode that stays awake: Flower's own, with short waits and one worker that stays.
+
+    python -P node.py --superlink … [what flower-supernode takes]
+
+Flower starts a process for each message, and its SuperNode sleeps for three seconds when it found
+nothing to do.  Here the worker (``worker.py``) keeps the client's data and network from message to
+message, and waits are short.  Protocol, encryption and keys are Flower's.
+
+It runs as a plain file, not as a part of the package: importing ``pfl_lib`` would load torch, which
+a SuperNode has no use for.
+"""
+
+import importlib
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+AT_LEAST, AT_MOST = 0.05, 2.0  # seconds between two looks for something to do
+BEGINS_AGAIN = 5  # times that a worker is started anew before its node gives up
+
+
+class Waits:
+    """Stands for the module ``time`` where Flower waits: a tenth of how long nothing has happened.
+
+    Whoever trains for ten seconds a round then waits at most one; an idle node hardly ever asks.
+
+    >>> waits = Waits()
+    >>> waits.pause(idle=0.0), waits.pause(idle=4.0), waits.pause(idle=500.0)
+    (0.05, 0.4, 2.0)
+    """
+
+    def __init__(self):
+        self._since = time.monotonic()
+
+    def busy(self):
+        """Something has happened."""
+        self._since = time.monotonic()
+
+    @staticmethod
+    def pause(idle):
+        return min(AT_MOST, max(AT_LEAST, idle / 10))
+
+    def sleep(self, seconds):
+        """What Flower calls: 3 s with nothing to do, 0.5 s while the worker works."""
+        if seconds < 1:
+            self.busy()
+            time.sleep(min(seconds, AT_LEAST))
+        else:
+            time.sleep(min(seconds, self.pause(time.monotonic() - self._since)))
+
+    def __getattr__(self, name):
+        return getattr(time, name)
+
+
+def shorten_waits():
+    """An object that is still on its way is asked for again at once, not a second later."""
+    from flwr.supercore.inflatable import inflatable_utils
+
+    for pull in (inflatable_utils.pull_objects, inflatable_utils.pull_and_inflate_object_from_tree):
+        if "initial_backoff" in (pull.__kwdefaults__ or {}):
+            pull.__kwdefaults__["initial_backoff"] = AT_LEAST
+
+
+def keep_a_worker(command):
+    """Start the worker, and start it again if it dies; at last end this process too."""
+
+    def watch():
+        for _ in range(BEGINS_AGAIN):
+            code = subprocess.Popen(command).wait()
+            print(f"the worker ended with code {code}; starting another", flush=True)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="worker", daemon=True).start()
+
+
+def main():
+    cli = importlib.import_module("flwr.supernode.cli.flower_supernode")
+    loop: Any = importlib.import_module("flwr.supernode.start_client_internal")
+    given, _ = cli._parse_args_run_supernode().parse_known_args()
+    loop.time = Waits()
+    shorten_waits()
+    # whoever knows the secret may take this node's work; the folder is the owner's alone
+    with tempfile.TemporaryDirectory(prefix="pfl-node-") as private:
+        secret = Path(private) / "secret"
+        secret.touch(mode=0o600)
+        secret.write_text(secrets.token_hex(32))
+        sys.argv += ["--isolation", "process", "--superexec-auth-secret-file", str(secret)]
+        worker = [sys.executable, "-m", "pfl_lib.flower.worker", f"{given.host}:{given.port}"]
+        worker += [str(secret), given.ssl_ca_certfile or ""]
+        keep_a_worker(worker)
+        cli.flower_supernode()
+
+
+if __name__ == "__main__":
+    main()
