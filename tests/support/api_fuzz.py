@@ -1,0 +1,183 @@
+"""Hostile values for every argument of every public callable, whatever the argument is for.
+
+    python -m tests.support.api_fuzz [part of a name] …
+
+A value may be taken where it makes sense (0.5 for a share).  What may not happen: an exception that
+does not name the argument, one of another kind than a TypeError or ValueError, a call that does not
+end, a file left behind, or a stranger (bytes, a function, a type, 1j, any object) that is taken.
+Formulas do not look into tensors, which would make a GPU wait: there any exception will do.
+"""
+
+import contextlib
+import inspect
+import io
+import json
+import math
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+import warnings
+
+import numpy as np
+import torch
+
+from tests.support import calls
+
+PATIENCE = 20  # seconds that one call may take
+
+
+class Stranger:
+    """An object that nobody expects."""
+
+    def __repr__(self):
+        return "Stranger()"
+
+
+#: How hostile values are called in tables, and how each is made anew.
+VALUES = {
+    "None": lambda: None,
+    "empty text": lambda: "",
+    "text": lambda: "a",
+    "bytes": lambda: b"x",
+    "True": lambda: True,
+    "False": lambda: False,
+    "-1": lambda: -1,
+    "0": lambda: 0,
+    "0.5": lambda: 0.5,
+    "10^30": lambda: 10**30,
+    "1e308": lambda: 1e308,
+    "-infinity": lambda: -math.inf,
+    "NaN": lambda: math.nan,
+    "1j": lambda: 1j,
+    "empty list": list,
+    "list of text": lambda: ["a"],
+    "list of None": lambda: [None],
+    "empty dictionary": dict,
+    "dictionary of None": lambda: {"a": None},
+    "set": lambda: {1},
+    "object": Stranger,
+    "function": lambda: lambda *_, **__: None,
+    "type": lambda: int,
+    "range": lambda: range(3),
+    "generator": lambda: (i for i in ()),
+    "tensor of NaN": lambda: torch.full((3, 5), math.nan),
+    "tensor of nothing": lambda: torch.empty(0),
+    "tensor of one number": lambda: torch.tensor(1.0),
+    "tensor of four axes": lambda: torch.ones(1, 1, 1, 1),
+    "tensor, complex": lambda: torch.ones(3, 5, dtype=torch.complex64),
+    "tensor, another device": lambda: torch.ones(3, 5, device="meta"),
+    "tensor of bool": lambda: torch.ones(3, 5, dtype=torch.bool),
+    "tensor of int64": lambda: torch.ones(3, 5, dtype=torch.int64),
+    "array of objects": lambda: np.array([None, 1]),
+    "NumPy's NaN": lambda: np.float64("nan"),
+    "NumPy's True": lambda: np.bool_(True),
+}
+STRANGERS = ("bytes", "1j", "object", "function", "type")
+LEFT_OUT = {  # rows of the table whose arguments are not those of a call, or that take seconds
+    "data.Dataset": "its fields are changed one by one",
+    "data.from_huggingface": "its table is a stand-in; the chosen values of the table have to do",
+    "pfl_lib.History": "its argument is what a file holds; readers have a fuzz of their own",
+    **{f"experiments.{n}": "a tool of the notebooks" for n in ("measure", "opening", "part_of",
+                                                               "pick", "quick_run")},
+}  # fmt: skip
+
+
+FUZZED = [name for name in calls.TABLE if name not in LEFT_OUT]
+
+
+def arguments(name):
+    """The arguments of a row: those it lists, and those of the signature."""
+    row = calls.TABLE[name]
+    kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    found = {p.name for p in inspect.signature(row.call).parameters.values() if p.kind not in kinds}
+    return sorted((found | set(row.good) | set(row.bad)) - {"unknown_hyper", "unknown_setting"})
+
+
+@contextlib.contextmanager
+def bounded(seconds):
+    """A TimeoutError where something takes longer than ``seconds``."""
+
+    def over(*_):
+        raise TimeoutError(f"took longer than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextlib.contextmanager
+def _silence(file):
+    with contextlib.redirect_stderr(file), contextlib.redirect_stdout(file):
+        yield
+
+
+def outcome(name, argument, label):
+    """("taken" or "refused", what is wrong with that or "")."""
+    row, value = calls.TABLE[name], VALUES[label]()
+    said, formula = row.says.get(argument, argument), name.startswith("formulas.")
+    quiet = io.StringIO()
+    try:
+        with (
+            bounded(PATIENCE),
+            contextlib.redirect_stderr(quiet),
+            contextlib.redirect_stdout(quiet),
+        ):
+            calls.call(name, {argument: calls.Ready(value)})
+    except (TypeError, ValueError, FileNotFoundError) as error:
+        named = formula or re.search(f"{said}|{argument}|no such file", str(error))
+        return "refused", "" if named else f"does not name it: {error}"
+    except Exception as error:
+        in_time = formula and not isinstance(error, TimeoutError)
+        return "refused", "" if in_time else f"{type(error).__name__}: {error}"
+    return "taken", "was taken" if label in STRANGERS and not formula else ""
+
+
+def attack(name, labels=tuple(VALUES)):
+    """Every argument of ``name`` against the values: counts, and what is wrong."""
+    told = {"arguments": 0, "tried": 0, "taken": 0, "refused": 0, "wrong": {}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for argument in arguments(name):
+            told["arguments"] += 1
+            for label in labels:
+                before = set(os.listdir())
+                what, wrong = outcome(name, argument, label)
+                left = sorted(set(os.listdir()) - before) if what == "refused" else []
+                if left and name not in calls.WRITES:
+                    wrong = f"{wrong} left behind: {left}"
+                told["tried"] += 1
+                told[what] += 1
+                if wrong:
+                    told["wrong"][f"{argument} = {label}"] = wrong[:200]
+    return told
+
+
+def main(parts):
+    """All rows whose name has one of ``parts`` in it."""
+    names = [n for n in FUZZED if not parts or any(part in n for part in parts)]
+    told, began = {}, time.monotonic()
+    for name in names:
+        with tempfile.TemporaryDirectory() as room:
+            here = os.getcwd()
+            os.chdir(room)
+            try:
+                told[name] = attack(name)
+            finally:
+                os.chdir(here)
+    whole = {
+        k: sum(t[k] for t in told.values()) for k in ("arguments", "tried", "taken", "refused")
+    }
+    whole |= {"callables": len(told), "seconds": round(time.monotonic() - began)}
+    whole["wrong"] = {name: t["wrong"] for name, t in told.items() if t["wrong"]}
+    print(json.dumps(whole, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
