@@ -10,8 +10,9 @@ from pfl_lib import _check
 from pfl_lib.data import ag_news, bundled, cifar, idx, natural, own, tiny_imagenet
 from pfl_lib.data.arrays import from_arrays
 from pfl_lib.data.dataset import Column, Dataset
+from pfl_lib.data.huggingface import from_huggingface
 
-__all__ = ["Column", "Dataset", "from_arrays", "load", "names"]
+__all__ = ["Column", "Dataset", "from_arrays", "from_huggingface", "load", "names"]
 
 _WITH_PACKAGES = {"digits": bundled.digits, "mnist5k": bundled.mnist5k, "watch": bundled.watch}
 _FROM_FILES: dict[str, Callable[..., Dataset]] = {
@@ -54,6 +55,9 @@ def load(name, root=None, download=True, **options):
     >>> load("digits")  # doctest: +ELLIPSIS
     Dataset(digits: 1,438 training and 359 test samples of 1×8×8 (image), 10 classes; ...)
     """
+    _check.flag("download", download)
+    if root is not None:
+        root = _check.path("root", root)
     loader = {**_WITH_PACKAGES, **_FROM_FILES}.get(name) if isinstance(name, str) else None
     known = set(inspect.signature(loader).parameters) - {"root", "download"} if loader else set()
     if options.keys() - known:

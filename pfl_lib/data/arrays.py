@@ -1,4 +1,4 @@
-"""Data that somebody has in memory: NumPy, torch or pandas, with or without natural clients."""
+"""Data in memory: NumPy, torch or pandas, with or without natural clients."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -34,7 +34,7 @@ def from_arrays(
     ``x``: features (n, features), time series (n, channels, time), images (n, height, width) or
     (n, channels, height, width) as whole numbers 0..255 or numbers in 0..1, or token ids
     (n, length).  ``kind`` says which: ``"tabular"``, ``"series"``, ``"image"`` or ``"text"``; it
-    has to be said only for whole numbers of shape (n, k), which may be features or token ids.
+    has to be given only for whole numbers of shape (n, k), which may be features or token ids.
     ``y``: one label for each sample, whole numbers or words; ``classes`` names them in order.  Or
     targets of type float, (n,) or (n, k): numbers to be predicted (``loss="mse"``), or several
     labels at once, each 0.0 or 1.0 (``loss="bce"``); ``classes`` then names their columns.  Targets
@@ -61,6 +61,13 @@ def from_arrays(
     >>> data.columns["client"].names
     ('ann', 'bob', 'cid')
     """
+    for what, text in (("name", name), ("note", note)):
+        if not isinstance(text, str):
+            raise TypeError(f"{what} must be text, got {text!r}")
+    if vocabulary is not None:
+        _check.whole("vocabulary", vocabulary)
+    if classes is not None:
+        classes = _check.several("classes", classes, "names")
     x, taken = _table(x, y, client, group, columns)
     kind = _kind(x, kind)
     label_names, y = _labels_or_targets(taken.pop("y"), classes)
@@ -106,6 +113,8 @@ def _named(argument, value):
 
 def _table(x, y, client, group, columns):
     """The inputs as an array, and the columns that were given or named, label included."""
+    if not isinstance(columns, (Mapping, type(None))):
+        raise TypeError(f"columns must be a dictionary of columns, got {columns!r}")
     known = dict(columns or {})
     frame = hasattr(x, "columns") and hasattr(x, "to_numpy")
     taken = dict(known)
@@ -139,7 +148,7 @@ def _table(x, y, client, group, columns):
 
 def _array(argument, value):
     if isinstance(value, torch.Tensor):
-        value = value.detach().cpu().numpy()
+        value = _check.numbers(argument, value).detach().cpu().numpy()
     try:
         array = np.asarray(value)
     except ValueError:
@@ -162,7 +171,7 @@ def _kind(x, kind):
         by_axes = {3: "image" if whole else "series", 4: "image"}
         if x.ndim == 2 and whole:
             raise ValueError(
-                "kind must be said for whole numbers of shape (n, k): 'tabular' for features, "
+                "kind must be given for whole numbers of shape (n, k): 'tabular' for features, "
                 "'text' for token ids"
             )
         kind = "tabular" if x.ndim == 2 else by_axes.get(x.ndim)

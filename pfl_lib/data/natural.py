@@ -1,4 +1,4 @@
-"""Data sets whose samples belong to somebody: writers, people, hospitals, fields, households."""
+"""Data sets with natural clients: writers, people, hospitals, fields, households."""
 
 import csv
 import gzip

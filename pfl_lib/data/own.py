@@ -117,7 +117,7 @@ def _read_array(archive, member):
 def _labels(path, key, arrays):
     labels = arrays[key]
     if labels.ndim != 1 or len(labels) != len(arrays["x_" + key.split("_")[1]]):
-        raise ValueError(f"{path}: {key} must be one label a sample, got shape {labels.shape}")
+        raise ValueError(f"{path}: {key} must be one label per sample, got shape {labels.shape}")
     if not np.issubdtype(labels.dtype, np.integer):
         nan = np.issubdtype(labels.dtype, np.floating) and bool(np.isnan(labels).any())
         raise ValueError(

@@ -6,6 +6,7 @@ keyed by (seed, purpose, client), so it does not depend on the order in which it
 
 from pfl_lib.partition.changes import hold_out, label_noise, official_test, scarce, set_aside
 from pfl_lib.partition.checks import _client_number, _door, _enough  # noqa: F401  named in results
+from pfl_lib.partition.flower import from_flower
 from pfl_lib.partition.hidden_groups import (  # noqa: F401  named in results
     _shared_words,
     conflicting_labels,
@@ -27,6 +28,7 @@ __all__ = [
     "class_subset",
     "conflicting_labels",
     "dirichlet",
+    "from_flower",
     "grouped",
     "hold_out",
     "iid",

@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 
 from pfl_lib import _check
+from pfl_lib._dealing import groups_for_test
 from pfl_lib.partition.checks import _door
 from pfl_lib.partition.table import Partition
 from pfl_lib.random import keyed_generator
@@ -42,13 +43,17 @@ def scarce(partition, samples, seed=0):
     )
 
 
-def hold_out(partition, share=0.2, seed=0):
+def hold_out(partition, share=0.2, seed=0, data=None):
     """A part of each client's training samples to choose on: two partitions (tested, chosen).
 
-    Both train on the same remaining samples.  ``tested`` keeps the test samples, ``chosen`` has the
-    held-out ones in their place.  Batches do not depend on what is tested, so the same run on both
-    gives the same models: choose a round by the second, report that round of the first.  Held-out
-    samples are judged by their true labels, also at clients that believe wrong ones.
+    Where samples of ``data`` belong together (``data.together``: overlapping windows, say), whole
+    groups of them are held out; a client with a single group, or None for ``data``, is cut at
+    random.  Both train on the same remaining samples.
+
+    ``tested`` keeps the test samples, ``chosen`` has the held-out ones in their place.  Batches do
+    not depend on what is tested, so the same run on both gives the same models: choose a round by
+    the second, report that round of the first.  Held-out samples are judged by their true labels,
+    also at clients that believe wrong ones.
 
     >>> import pfl_lib
     >>> data = pfl_lib.data.load("digits")
@@ -57,6 +62,8 @@ def hold_out(partition, share=0.2, seed=0):
     (270, 90, 90)
     """
     _door(seed, partition=partition)
+    if data is not None:
+        _door(data=data, targets=True)
     if not 0 < _check.between("share", share, 0, 1) < 1:
         raise ValueError(f"share must lie between 0 and 1, got {share!r}")
     kept, held, labels = [], [], []
@@ -65,15 +72,28 @@ def hold_out(partition, share=0.2, seed=0):
             raise ValueError(
                 f"client {i} has {len(index)} training sample: there is none to hold out"
             )
-        count = min(len(index) - 1, max(1, round(share * len(index))))
-        order = torch.randperm(len(index), generator=keyed_generator(seed, "hold_out", i))
-        held.append(index[order[:count]])
-        kept.append(index[order[count:]])
+        out, left = _held_out(index, share, data, (seed, "hold_out", i))
+        held.append(index[out])
+        kept.append(index[left])
         if partition.labels is not None:
-            labels.append(partition.labels[i][order[count:]])
+            labels.append(partition.labels[i][left])
     about = f"{partition.about}; {share:.0%} of the training samples held out"
     tested = replace(partition, train=kept, labels=labels or None, about=about)
     return tested, replace(tested, test=held, about=f"{about} and tested on")
+
+
+def _held_out(index, share, data, key):
+    """The positions of one client's samples that are held out, and of those that are left."""
+    if data is not None and data.together:
+        groups = data.columns[data.together].values[index]
+        classes = data.y[index] if data.labeled else torch.zeros_like(index)
+        for labels in (classes, torch.zeros_like(index)):  # of every class a share, if it can be
+            out = groups_for_test(labels, groups, share, *key)
+            if out.any():
+                return out.nonzero().squeeze(1), (~out).nonzero().squeeze(1)
+    count = min(len(index) - 1, max(1, round(share * len(index))))
+    order = torch.randperm(len(index), generator=keyed_generator(*key))
+    return order[:count], order[count:]
 
 
 def set_aside(

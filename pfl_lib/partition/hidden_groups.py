@@ -110,7 +110,7 @@ def conflicting_labels(partition, data, shift=2):
     _door(partition=partition, data=data)
     if partition.groups is None:
         raise ValueError(f"the partition {partition.name!r} has no hidden groups to set at odds")
-    _check.whole("shift", shift)
+    _check.whole("shift", shift, at_most=10**6)
     if partition.labels is not None:
         raise ValueError(
             "the partition has label noise, whose wrong labels would keep the old names; first "

@@ -85,7 +85,7 @@ def _client_column(data, by):
             "sample it is"
         )
     by = data.client if by is None else by
-    if by not in data.columns:
+    if not isinstance(by, str) or by not in data.columns:
         raise ValueError(f"by must name a column of {data.name} ({there}), got {by!r}")
     return by
 
@@ -108,7 +108,7 @@ def _drawn(data, rows, share, part, key):
 
 
 def _groups(data, groups, rows):
-    if groups not in data.columns:
+    if not isinstance(groups, str) or groups not in data.columns:
         there = ", ".join(data.columns)
         raise ValueError(f"groups must name a column of {data.name} ({there}), got {groups!r}")
     values = data.columns[groups].values

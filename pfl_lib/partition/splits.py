@@ -244,6 +244,7 @@ def class_subset(data, clients=10, classes_per_client=6, iid=False, test_share=0
     per_client = _classes_per_client(data, classes_per_client)
     if not 0 < _check.between("test_share", test_share, 0, 1) < 1:
         raise ValueError(f"test_share must lie between 0 and 1, got {test_share!r}")
+    _check.flag("iid", iid)
     have = torch.bincount(data.y_train, minlength=classes)
     each = have // clients
     tested = torch.round(test_share * each).long().clamp_min(1).minimum(each - 1)

@@ -45,7 +45,7 @@ class Partition:
             rows = getattr(self, field)
             if rows is None and field == "labels":
                 continue
-            rows = tuple(rows)
+            rows = _check.several(field, rows, "tensors, one for each client")
             object.__setattr__(self, field, rows)
             if len(rows) != len(self.train):
                 raise ValueError(f"{field} is for {len(rows)} clients, train for {self.m}")
@@ -62,9 +62,12 @@ class Partition:
                         f"labels[{i}] must be one for each of the client's {len(self.train[i])} "
                         f"training samples, got {len(row)}"
                     )
-        if self.groups is not None and self.groups.shape != (self.m,):
-            raise ValueError(f"groups must be one number for each of {self.m} clients")
-        object.__setattr__(self, "ids", tuple(self.ids))
+        if self.groups is not None and getattr(self.groups, "shape", None) != (self.m,):
+            raise ValueError(
+                f"groups must be a tensor with one number for each of {self.m} clients, got "
+                f"{self.groups!r}"
+            )
+        object.__setattr__(self, "ids", _check.several("ids", self.ids, "names"))
         if self.ids and len(self.ids) != self.m:
             raise ValueError(f"ids must be one for each of {self.m} clients, got {len(self.ids)}")
 
@@ -173,7 +176,7 @@ class Partition:
     @classmethod
     def load(cls, path):
         """Read what :meth:`save` wrote."""
-        path = Path(path)
+        path = _check.path("path", path)
         needed = ("about", "train", "train_sizes", "test", "test_sizes")
         arrays = read_arrays(path, needed, ("groups", "labels", "origin"))
         try:
