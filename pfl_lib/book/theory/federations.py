@@ -1,0 +1,138 @@
+"""Clients with quadratic losses, on which the library's own methods run."""
+
+import copy
+from types import SimpleNamespace
+
+import torch
+
+from pfl_lib import _check
+from pfl_lib.formulas import proximal_step_quadratic
+from pfl_lib.work import STEPS, DeprecatedTrain, Settings
+
+
+class QuadraticFederation(DeprecatedTrain):
+    """Clients with F_i(w) = ½·Σ_q h_iq·(w_q − c_iq)², for which local training has an answer.
+
+    The very same algorithm objects run on it, as far as they ask for ordinary local training:
+    that returns the exact minimizer instead of some epochs of descent.
+
+    >>> import pfl_lib
+    >>> fed = QuadraticFederation(h=torch.ones(2, 1), c=torch.tensor([[0.0], [3.0]]))
+    >>> pfl_lib.train(fed, fed.initial(), fed.everyone)
+    tensor([[0.],
+            [3.]])
+    """
+
+    model_name = "quadratic"
+    settings = Settings(lr=1.0, optimizer="exact", batch_size=1, epochs=1, seed=0)
+
+    def __init__(self, h, c, start=None):
+        self.h, self.c = h, c
+        self.m, self.d = c.shape
+        self.start = torch.zeros_like(c) if start is None else start
+        self.sizes = torch.ones(self.m, dtype=c.dtype)
+        self.device, self.dtype, self.k = c.device, c.dtype, 0
+        self.sample_counts = (1,) * self.m
+        self.layers = [("all", slice(0, self.d))]
+        self.head_mask = torch.zeros(self.d, dtype=torch.bool)
+        self.buffer_mask = self.norm_mask = self.head_mask  # a bowl has no layers at all
+
+    @property
+    def everyone(self):
+        return torch.arange(self.m)
+
+    def initial(self):
+        return self.start
+
+    def at(self, k):
+        here = copy.copy(self)
+        here.k = k
+        return here
+
+    def with_part(self, positions):
+        """The same federation: a client's one sample is all its data."""
+        return self
+
+    def perform(self, work, who):
+        """argmin F_i, plus (strength/2)·‖w − centre‖² where a proximal term is given."""
+        unknown = set(work.rows) - {"w", "centre", "strength"} | set(work.shared)
+        if work.step != "descend" or unknown:
+            raise ValueError(
+                "a QuadraticFederation solves F_i with or without a proximal term; it has no "
+                f"answer to step {work.step!r} with {sorted(unknown)}: use a DescentFederation"
+            )
+        solved = self.c[who]
+        if "centre" in work.rows:
+            beta = 1 / work.rows["strength"][:, None]
+            solved = proximal_step_quadratic(work.rows["centre"], self.h[who], solved, beta)
+        return {**work.rows, "w": solved}
+
+    def evaluate(self, w, who=None, split="test"):
+        """No accuracy (NaN), since there are no labels; and the loss F_i(w_i)."""
+        who = self.everyone if who is None else who
+        loss = 0.5 * (self.h[who] * (w - self.c[who]) ** 2).sum(1)
+        return torch.full_like(loss, torch.nan), loss
+
+    def loss(self, w):
+        """F_i(w_i) of every client."""
+        return self.evaluate(w)[1]
+
+    def describe(self):
+        """What a run must agree on to be resumed."""
+        return {"toy": type(self).__name__, "h": self.h.tolist(), "c": self.c.tolist()}
+
+
+class DescentFederation(QuadraticFederation):
+    """The quadratic clients again, who now train by ``steps`` gradient steps from their start.
+
+    An epoch is one step here, so SPFL and the asynchronous methods run on it too.
+
+    >>> import pfl_lib
+    >>> fed = DescentFederation(torch.ones(1, 1), torch.tensor([[1.0]]), lr=0.5, steps=2)
+    >>> pfl_lib.train(fed, fed.initial(), fed.everyone)
+    tensor([[0.7500]])
+    """
+
+    def __init__(self, h, c, start=None, lr=0.1, steps=1):
+        super().__init__(h, c, start)
+        self.lr, self.steps = _check.positive("lr", lr), _check.whole("steps", steps)
+        self.settings = Settings(lr=lr, optimizer="sgd", batch_size=1, epochs=steps, seed=0)
+
+    def perform(self, work, who):
+        """Any local step of the library; its one batch is all a client has."""
+        batch = SimpleNamespace(weight=torch.ones(1, dtype=self.dtype))
+        after = []
+        for row, i in enumerate(who.tolist()):
+            loss = lambda w, batch, i=i: 0.5 * (self.h[i] * (w - self.c[i]) ** 2).sum()  # noqa: E731
+            client = SimpleNamespace(
+                loss=loss,
+                loss_above=lambda below, top, batch, loss=loss: loss(
+                    torch.cat([below, top]), batch
+                ),
+                grad=torch.func.grad(loss),
+                move=lambda s, g: {"w": s["w"] - self.lr * g},
+                numbers=work.numbers,
+                lr=self.lr,
+            )
+            s = {name: rows[row] for name, rows in work.rows.items()} | dict(work.shared)
+            for _ in range(work.repeats * (work.steps or work.epochs or self.steps)):
+                s |= STEPS[work.step](s, batch, client)
+            after.append(s)
+        return {name: torch.stack([s[name] for s in after]) for name in work.rows}
+
+    def describe(self):
+        return {**super().describe(), "lr": self.lr, "steps": self.steps}
+
+
+def iterate(algorithm, fed, rounds):
+    """The states after 0, 1, …, ``rounds`` rounds of ``algorithm`` with everyone taking part.
+
+    >>> from pfl_lib import algorithm
+    >>> fed = QuadraticFederation(h=torch.ones(2, 1), c=torch.tensor([[0.0], [3.0]]))
+    >>> len(iterate(algorithm("separate"), fed, rounds=3))
+    4
+    """
+    states = [algorithm.start(fed)]
+    for k in range(rounds):
+        states.append(algorithm.round(states[-1], fed.at(k), fed.everyone))
+    return states

@@ -1,0 +1,154 @@
+"""FedAMP as majorise–minimise: concave attention turns the models into a graph with a Laplacian."""
+
+import math
+
+import torch
+
+from pfl_lib import _check
+from pfl_lib.book.theory.basics import norm2
+from pfl_lib.formulas import squared_distances
+
+#: How ``descend`` chooses the springs 1/β_i of a round.
+RULES = ("constant", "spectral", "degrees", "accelerated")
+
+
+def laplacian(W, attention):
+    """The Laplacian of the graph whose edges weigh A'(‖w_i − w_j‖²); ∇𝒜(W) is 2·L·W.
+
+    Equation label: eq-laplacian
+
+    >>> from pfl_lib.attention import negative_exponential
+    >>> laplacian(torch.tensor([[0.0], [0.0], [9.0]]), negative_exponential(1.0)).round()
+    tensor([[ 1., -1., -0.],
+            [-1.,  1., -0.],
+            [-0., -0.,  0.]])
+    """
+    a = attention.derivative(squared_distances(W)).fill_diagonal_(0)
+    return torch.diag(a.sum(1)) - a
+
+
+def majoriser(V, W, attention):
+    """𝒜(W) + ⟨V, LV⟩ − ⟨W, LW⟩ with L at W: nowhere below 𝒜, equal to it at V = W.
+
+    Equation label: eq-majoriser
+
+    >>> from pfl_lib.attention import negative_exponential
+    >>> W, A = torch.tensor([[0.0], [1.0]]), negative_exponential(1.0)
+    >>> majoriser(W, W, A).item() == A.value(torch.tensor(1.0)).item()
+    True
+    """
+    L = laplacian(W, attention)
+    here = attention.value(squared_distances(W)).triu(1).sum()
+    return here + (V * (L @ V)).sum() - (W * (L @ W)).sum()
+
+
+def self_weight_floor(L):
+    """1 − 1/κ, κ the largest eigenvalue of the normalised Laplacian: the least self-weight with
+    which a round with β_i = (1 − self-weight)/(2λ·degree_i) majorises; never above ½.
+
+    Equation label: eq-self-weight-floor
+
+    >>> block = 4 * torch.eye(4) - torch.ones(4, 4)  # four clients who hear each other alike
+    >>> round(self_weight_floor(block), 4)
+    0.25
+    """
+    degree = L.diagonal()
+    if not (degree > 0).all():
+        raise ValueError("L must be the Laplacian of a graph in which every client has an edge")
+    scale = degree.rsqrt()
+    return 1 - 1 / torch.linalg.eigvalsh(scale[:, None] * L * scale)[-1].item()
+
+
+def springs(L, problem, rule):
+    """β_i of every client, (m, 1), with which a round at this Laplacian cannot raise G.
+
+    >>> from pfl_lib.book.theory import plane_toy
+    >>> from pfl_lib.attention import negative_exponential
+    >>> problem = plane_toy(negative_exponential(2.0))
+    >>> springs(laplacian(problem.c, problem.attention), problem, "degrees").shape
+    torch.Size([6, 1])
+    """
+    m = len(L)
+    if rule == "degrees":
+        share = 1 - self_weight_floor(L)
+        return share / (2 * problem.lam * L.diagonal()[:, None])
+    alpha = 1 / problem.price_smoothness
+    if rule == "spectral":
+        alpha = 1 / (2 * torch.linalg.eigvalsh(L)[-1].item())
+    return torch.full((m, 1), alpha / problem.lam, dtype=L.dtype)
+
+
+def descend(problem, start, rule="constant", rounds=100):
+    """The models after 0, 1, …, ``rounds`` rounds of FedAMP with exact local solutions.
+
+    "constant" is α = 1/L_A; "spectral" α = 1/(2λ_max(L)) of the round's own Laplacian; "degrees"
+    gives each client its own spring (the attention form with the least safe self-weight);
+    "accelerated" is "spectral" from a point beyond the last models, thrown back when G rises.
+
+    Equation label: eq-mm-round
+
+    >>> from pfl_lib.book.theory import plane_toy
+    >>> from pfl_lib.attention import negative_exponential
+    >>> problem = plane_toy(negative_exponential(2.0))
+    >>> G = problem.value(descend(problem, problem.c, "degrees", rounds=20))
+    >>> bool((G.diff() < 0).all())
+    True
+    """
+    _check.one_of("rule", rule, RULES)
+    path, ahead, t = [start], start, 1.0
+    for _ in range(_check.whole("rounds", rounds)):
+        L = laplacian(ahead, problem.attention)
+        beta = springs(L, problem, "spectral" if rule == "accelerated" else rule)
+        new = problem.prox(ahead - 2 * problem.lam * beta * (L @ ahead), beta)
+        if rule != "accelerated":
+            path.append(new)
+            ahead = new
+            continue
+        if problem.value(new) > problem.value(path[-1]):  # too far: begin again from here
+            ahead, t = path[-1], 1.0
+            path.append(path[-1])
+            continue
+        t, before = (1 + math.sqrt(1 + 4 * t * t)) / 2, t
+        ahead = new + (before - 1) / t * (new - path[-1])
+        path.append(new)
+    return torch.stack(path)
+
+
+def rounds_until(problem, path, lowest, part=1e-6):
+    """The first round whose excess over ``lowest`` is at most ``part`` of the excess at the start.
+
+    None if no round of the path is.
+
+    >>> from pfl_lib.book.theory import plane_toy
+    >>> from pfl_lib.attention import negative_exponential
+    >>> problem = plane_toy(negative_exponential(2.0))
+    >>> path = descend(problem, problem.c, rounds=200)
+    >>> 10 < rounds_until(problem, path, problem.value(path[-1])) < 200
+    True
+    """
+    excess = problem.value(path) - lowest
+    there = (excess <= part * excess[0]).nonzero().flatten()
+    return there[0].item() if len(there) else None
+
+
+def mean_shift(points, sigma, rounds=1):
+    """Blurring mean shift: each point moves to the mean of the *others*, weighed by e^(−t/σ).
+
+    A round of FedAMP without losses and with self-weight 0.
+
+    >>> mean_shift(torch.tensor([[0.0], [1.0], [50.0]]), sigma=1.0)[:2].flatten().tolist()
+    [1.0, 0.0]
+    """
+    for _ in range(_check.whole("rounds", rounds)):
+        a = torch.exp(-squared_distances(points) / sigma).fill_diagonal_(0)
+        points = a @ points / a.sum(1, keepdim=True)
+    return points
+
+
+def distance_moved(path):
+    """‖W^{k+1} − W^k‖ for every round of a path (rounds + 1, m, d).
+
+    >>> distance_moved(torch.tensor([[[0.0]], [[3.0]], [[3.0]]])).tolist()
+    [3.0, 0.0]
+    """
+    return norm2(path.diff(dim=0)).sqrt()
