@@ -6,7 +6,7 @@ all the same on a static page, from one ES module, with no network and no other 
 >>> from pfl_lib.book.explore import FedAMPPlane
 >>> plane = FedAMPPlane(sigma=2.0, alpha=0.5, points=[[1, 0], [0.5, 0.5], [-1, 2]])
 >>> plane                                         # in a notebook: the figure
-FedAMPPlane(alpha=0.5, attention='negative_exponential', chosen=0, form='alpha', ...)
+FedAMPPlane(alpha=0.5, attention='negative_exponential', beside='weights', chosen=0, ...)
 >>> round(plane.compute()["largest_alpha"], 3)    # what it shows, by the library's own functions
 2.262
 
@@ -65,10 +65,12 @@ mathematics.
 import importlib
 
 _HOMES = {
+    "Shrinkage": "shrinkage",
     "FedAMPPlane": "fedamp_plane",
-    "AttentionFunctions": "attention_functions",
     "FedAMPRounds": "fedamp_rounds",
+    "FeedbackLoop": "feedback_loop",
     "HeurDirections": "heur_directions",
+    "SelfWeight": "self_weight",
     "FedACSQuantile": "fedacs_quantile",
     "FourRules": "four_rules",
     "SPFLSoftmax": "spfl_softmax",

@@ -4,6 +4,7 @@ const STEPS = 30;
 
 export default explorer({
   title: "ALA: a learned mixture inside a box",
+  ask: "Where does a mixture of two models end, if every parameter may choose for itself?",
   hint: "Drag L (the local model), G (the global one) or ✕ (the best for this client’s data). The mixture starts at G and cannot leave the box.",
   lines: [3, 7],
   controls: [
@@ -20,6 +21,7 @@ export default explorer({
   pictures: {
     plane: {
       title: "Loss (contours), the box, the mixture’s path",
+      tab: "The box",
       x: [-3, 3],
       y: [-3, 3],
       height: 336,
@@ -27,6 +29,7 @@ export default explorer({
     },
     weights: {
       title: "W: 0 is all local, 1 is all global",
+      tab: "Weights W",
       height: 336,
       margin: [10, 12, 36, 40],
       x: [0, STEPS],

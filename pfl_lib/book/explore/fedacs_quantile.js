@@ -2,6 +2,7 @@
 
 export default explorer({
   title: "FedACS: a quantile decides who is heard",
+  ask: "Slide p, the strictness: from where on does nobody hear anybody?",
   hint: "Drag a client and watch its row. At p = 0.5 the dashed line δ keeps the upper half of all m² cosines; the m ones on the diagonal belong to it and take the place of others.",
   lines: [3, 7],
   controls: [
@@ -14,6 +15,7 @@ export default explorer({
   pictures: {
     plane: {
       title: "Clients, links that are kept, cloud models ◆",
+      tab: "Clients",
       x: [-2, 2],
       y: [-2, 2],
       height: 336,
@@ -21,13 +23,14 @@ export default explorer({
     },
     sorted: {
       title: "All cosines, sorted; δ cuts at p",
+      tab: "Sorted",
       height: 336,
       margin: [10, 10, 36, 44],
       x: [0, 1],
       y: [-1, 1],
     },
-    cosines: { title: "Cosines s; dots are dropped", height: 280 },
-    weights: { title: "Weights: kept cosines, each row summing to 1", height: 280 },
+    cosines: { title: "Cosines s; dots are dropped", tab: "Cosines", height: 336 },
+    weights: { title: "Weights: kept cosines, each row summing to 1", tab: "Weights", height: 336 },
   },
 
   compute(s) {

@@ -33,14 +33,17 @@ function minimiser(s, lam) {
 
 export default explorer({
   title: "FedAMP through time",
+  ask: "Will these six models end in one group, in two, or each alone?",
   hint: "Rings are the clients’ own optima (drag them), dots their models. Press Play; then try another start.",
   lines: [3, 7],
   controls: [
     player("round", { label: "round k", max: ROUNDS }),
     slider("sigma", { label: "σ, attention width", min: 0.1, max: 100, log: true }),
+    choice("start", { label: "Start", options: { optima: "own optima", middle: "one model" } }),
+  ],
+  more: [
     slider("lam", { label: "λ, weight of being alike", min: 0.01, max: 10, log: true }),
     slider("alpha", { label: "α, step", min: 0.01, max: 3, log: true, off: theorem }),
-    choice("start", { label: "Start", options: { optima: "own optima", middle: "one model" } }),
     choice("attention", {
       label: "A",
       options: { negative_exponential: "exponential", tamed_square_root: "tamed √" },
@@ -51,12 +54,13 @@ export default explorer({
   pictures: {
     plane: {
       title: "Optima ○ and models ● in round k",
+      tab: "Models",
       x: [-3, 3],
       y: [-3, 3],
       height: 336,
       margin: [6, 8, 24, 26],
     },
-    fall: { title: "The objective G, round by round", height: 336, margin: [10, 10, 36, 54], x: [0, ROUNDS] },
+    fall: { title: "The objective G, round by round", tab: "Objective", height: 336, margin: [10, 10, 36, 54], x: [0, ROUNDS] },
   },
 
   compute(s) {

@@ -5,25 +5,25 @@ const LIMIT = 3,
   about = (x, y, w) => [x + w[0], y + w[1]];
 const pane = (title) => ({
   title,
-  width: 200,
-  height: 222,
-  basis: 150,
-  widest: 300,
-  margin: [4, 4, 26, 4],
-  x: [-LIMIT, LIMIT],
+  height: 262,
+  basis: 330,
+  margin: [4, 4, 24, 4],
+  x: [-1.42 * LIMIT, 1.42 * LIMIT],
   y: [-LIMIT, LIMIT],
 });
 
 export default explorer({
   title: "One picture, four rules",
+  ask: "The same six clients, four servers. Drag one: which servers notice?",
+  all: true,
   hint: "Drag a client in any of the four: it moves in all. Diamonds are what the server sends back; cosines are measured from the cross.",
-  lines: [3, 6],
+  lines: [3, 7],
   controls: [
     slider("sigma", { label: "FedAMP: σ, width", min: 0.01, max: 100, log: true }),
     slider("sharpness", { label: "HeurFedAMP: σ, sharpness", min: 0.1, max: 100, log: true }),
-    slider("self_weight", { label: "ξᵢᵢ of both", min: 0, max: 1, step: 0.01 }),
     slider("p", { label: "FedACS: p, quantile level", min: 0, max: 1, step: 0.01 }),
   ],
+  more: [slider("self_weight", { label: "self-weight ξᵢᵢ of FedAMP and HeurFedAMP", min: 0, max: 1, step: 0.01 })],
   pictures: Object.fromEntries(Object.entries(RULES).map(([key, name]) => [key, pane(name)])),
 
   compute(s) {
@@ -51,14 +51,19 @@ export default explorer({
       p.line([-0.2, 0], [0.2, 0], { class: "pfl-cross" });
       p.line([0, -0.2], [0, 0.2], { class: "pfl-cross" });
       drawLinks(p, s, weights[key]);
-      drawClients(p, s, u[key], () => false, { r: 9, reach: 16 });
+      drawClients(p, s, u[key], () => false, { r: 11 });
       p.text(p.width / 2, p.height - 8, `own group: ${number(100 * inside[key], 2)} %`, {
         "text-anchor": "middle",
         "data-inside": inside[key],
       });
-      p.label = `${RULES[key]}: ${number(100 * inside[key], 2)} percent of the weight stays in the own group`;
+      p.label = `${RULES[key]}: ${number(100 * inside[key], 2)} percent of the weight stays in a client’s own group`;
     }
   },
+
+  move: (s, key, index, point) => ({
+    points: s.points.map((w, i) => (i === index ? point.map((v) => clamp(v, -LIMIT, LIMIT)) : w)),
+    chosen: index,
+  }),
 
   say(s, { inside, u }) {
     const order = Object.keys(RULES).sort((a, b) => inside[b] - inside[a]),

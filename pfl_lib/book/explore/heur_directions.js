@@ -1,48 +1,34 @@
 // HeurFedAMP: only directions count. On the circle FedAMP with σ′ = 2/σ gives the very same weights.
 
-const noise = (tau, n) => (1 - tau) ** 2 + (tau * tau) / n;
-
 export default explorer({
   title: "HeurFedAMP: who points the same way",
-  hint: "Drag a client along its ray: HeurFedAMP does not notice, FedAMP does. On the circle both agree to the last digit.",
-  lines: [3, 7],
+  ask: "Drag a client along its ray, away from the origin. Which server notices?",
+  hint: "HeurFedAMP sees directions, FedAMP distances. On the circle both agree to the last digit.",
+  lines: [2, 5],
   controls: [
     slider("sigma", { label: "σ, sharpness", min: 0.1, max: 100, log: true }),
-    slider("self_weight", { label: "ξᵢᵢ = 1 − τ, own weight", min: 0, max: 1, step: 0.01 }),
-    slider("similar", { label: "N, similar others", min: 1, max: 20, step: 1 }),
+    slider("self_weight", { label: "ξᵢᵢ = 1 − τ, self-weight", min: 0, max: 1, step: 0.01 }),
   ],
   pictures: {
     plane: {
       title: "Clients, their directions, cloud models ◆",
+      tab: "Clients",
       x: [-2, 2],
       y: [-2, 2],
       height: 336,
       margin: [6, 8, 24, 26],
     },
-    curve: { title: "Noise left in u when N others are alike", height: 336, margin: [10, 10, 36, 40] },
-    heur: { title: "ξ of HeurFedAMP", height: 280 },
-    amp: { title: "ξ of FedAMP, σ′ = 2/σ, same own weight", height: 280 },
+    heur: { title: "ξ of HeurFedAMP", tab: "HeurFedAMP", height: 336 },
+    amp: { title: "ξ of FedAMP, σ′ = 2/σ, same self-weight", tab: "FedAMP", height: 336 },
   },
 
   compute(s) {
     const heur = heurfedampWeights(s.points, s.sigma, s.self_weight),
       amp = attentionWeights(s.points, "negative_exponential", 2 / s.sigma, s.self_weight);
-    const best = s.similar / (s.similar + 1);
-    return {
-      heur,
-      amp,
-      u: mix(heur, s.points),
-      noise: noise(1 - s.self_weight, s.similar),
-      best_self_weight: 1 - best,
-      least_noise: noise(best, s.similar),
-    };
+    return { heur, amp, u: mix(heur, s.points) };
   },
 
-  draw(
-    { plane, curve, heur: left, amp: right },
-    s,
-    { heur, amp, u, noise: now, best_self_weight, least_noise },
-  ) {
+  draw({ plane, heur: left, amp: right }, s, { heur, amp, u }) {
     const names = s.points.map((_, i) => named(s, i));
     plane.axes({ xticks: ticks(-2, 2, 4), yticks: ticks(-2, 2, 4) });
     plane.shape("circle", { cx: plane.x(0), cy: plane.y(0), r: plane.x(1) - plane.x(0), class: "pfl-round" });
@@ -59,33 +45,13 @@ export default explorer({
     drawClients(plane, s, u);
     plane.label = `${names.length} clients with their directions on the unit circle`;
 
-    curve.scale({ x: [0, 1], y: [0, 1] });
-    curve.axes({
-      xlabel: "τ = 1 − ξᵢᵢ, weight of the others",
-      ylabel: "variance, own = 1",
-      xticks: [0, 0.2, 0.4, 0.6, 0.8, 1],
-      yticks: [0, 0.2, 0.4, 0.6, 0.8, 1],
-    });
-    curve.curve(
-      range(101).map((k) => [k / 100, noise(k / 100, s.similar)]),
-      {},
-    );
-    curve.line([1 - best_self_weight, 0], [1 - best_self_weight, 1], { class: "pfl-guide" });
-    curve.text(
-      curve.x(1 - best_self_weight) - 5,
-      curve.y(0.93),
-      `best: τ = N/(N+1) = ${number(1 - best_self_weight)}`,
-      { "text-anchor": "end" },
-    );
-    curve.circle([1 - s.self_weight, now], 7, { fill: PALETTE[1], class: "pfl-model" });
-    curve.label = `noise ${number(now)} at own weight ${number(s.self_weight)}; least ${number(least_noise)}`;
     left.heat(heur, { rows: names, chosen: s.chosen });
     right.heat(amp, { rows: names, chosen: s.chosen });
     left.label = "weights of HeurFedAMP";
     right.label = "weights of FedAMP on the same clients";
   },
 
-  say(s, { heur, amp, noise: now, best_self_weight, least_noise }) {
+  say(s, { heur, amp }) {
     const i = clamp(s.chosen, 0, heur.length - 1),
       others = heur[i].map((v, j) => (j === i ? -1 : v)),
       most = argmax(others);
@@ -95,7 +61,7 @@ export default explorer({
         ? "All clients have length one, so FedAMP gives the same weights."
         : `FedAMP’s weights differ by up to ${number(apart, 2)}, since it sees lengths too.`;
     return {
-      text: `Client ${named(s, i)} listens most to client ${named(s, most)} (${number(others[most], 2)}). ${agree} With ${s.similar} similar other${s.similar > 1 ? "s" : ""} the best own weight is ${number(best_self_weight, 2)} (noise ${number(least_noise, 2)}); yours leaves ${number(now, 2)}.`,
+      text: `Client ${named(s, i)} listens most to client ${named(s, most)} (${number(others[most], 2)}). ${agree}`,
     };
   },
 
@@ -120,11 +86,6 @@ export default explorer({
         points: s.points.map((w, i) => (i ? w : w.map((x) => (1.95 * x) / (Math.hypot(...w) || 1)))),
       }),
       why: "Client 1 has a longer model (say, more training). HeurFedAMP still sees its group; FedAMP starts to lose it.",
-    },
-    {
-      name: "Best own weight",
-      set: (s) => ({ ...s, similar: 3, self_weight: 0.25 }),
-      why: "Three others alike: average four models equally, ξᵢᵢ = 1/4. The papers’ τ = 0.95 goes with groups of twenty.",
     },
   ],
 });

@@ -1,4 +1,4 @@
-"""HeurFedAMP: directions, sharpness and the own weight."""
+"""HeurFedAMP: directions and sharpness."""
 
 import torch
 
@@ -10,14 +10,14 @@ FAN = [[1.3, 0.5], [0.9, 0.7], [0.5, 0.9], [-0.8, 0.5], [-1.1, 0.2], [-0.3, -1.2
 
 
 class HeurDirections(Explorer):
-    """Clients as directions: HeurFedAMP's weights beside FedAMP's, and the best own weight.
+    """Clients as directions: HeurFedAMP's weights beside FedAMP's.
 
     On the unit circle ‖w_i − w_j‖² = 2 − 2cos, so FedAMP with σ' = 2/σ gives the same weights; off
-    it FedAMP sees lengths and HeurFedAMP does not. If N others are alike and noise is independent,
-    the message has variance (1 − τ)² + τ²/N, least at τ = N/(N + 1).
+    it FedAMP sees lengths and HeurFedAMP does not.
 
-    >>> round(HeurDirections(similar=19).compute()["best_self_weight"], 4)
-    0.05
+    >>> shown = HeurDirections(points=[[1, 0], [0, 1], [-1, 0]]).compute()
+    >>> [round(weight, 4) for weight in shown["heur"][0]] == [round(w, 4) for w in shown["amp"][0]]
+    True
     """
 
     modules = ("formulas.js", "heur_directions.js")
@@ -28,7 +28,6 @@ class HeurDirections(Explorer):
     groups = Groups()
     sigma = Positive(5.0)
     self_weight = Between(0.25, 0, 1)
-    similar = Whole(2, 1, 20)
     chosen = Whole(0, 0, 11)
 
     def compute(self):
@@ -36,15 +35,8 @@ class HeurDirections(Explorer):
         own = self.self_weight
         heur = formulas.heurfedamp_weights(W, self.sigma, own)
         amp = formulas.attention_weights(W, attentions.negative_exponential(2 / self.sigma), own)
-        best = self.similar / (self.similar + 1)
         return {
             "heur": heur.tolist(),
             "amp": amp.tolist(),
             "u": formulas.mix(heur, W).tolist(),
-            "noise": self._noise(1 - self.self_weight),
-            "best_self_weight": 1 - best,
-            "least_noise": self._noise(best),
         }
-
-    def _noise(self, tau):
-        return (1 - tau) ** 2 + tau**2 / self.similar

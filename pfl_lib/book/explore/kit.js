@@ -1,13 +1,19 @@
 // The kit, part 4: the explorer itself. The four parts are put before an explorer's own text, live
 // and static alike, so that its file holds its formula and its picture, and nothing else.
 
-// title, controls, pictures: what there is to see; compute(state): the formula; draw(pictures,
-// state, result): the picture; say(state, result): the same in words, with the alarm in front;
-// tries: settings worth trying; hint: what a reader may do first; move(state, key, index, point): what a dragged point changes.
+// title, ask: its name and the question it opens with; controls, more: what one turns at once, and
+// what waits behind "More to set"; pictures: the first has the stage, the others stand beside it, two
+// at a time (on a phone one at a time), unless all belong side by side; compute(state): the formula;
+// draw(pictures, state, result): the picture; say(state, result): the same in words, with the alarm in
+// front; tries: settings worth trying; hint: what a reader may do first; move(state, key, index,
+// point): what a dragged point changes.
 function explorer({
   title,
+  ask = "",
   controls,
+  more = [],
   pictures,
+  all = false,
   compute,
   draw,
   say,
@@ -19,7 +25,7 @@ function explorer({
 }) {
   function render({ model, el }) {
     const keys = model.get("_settings"),
-      page = { id: Math.random().toString(36).slice(2, 8), el };
+      page = { id: Math.random().toString(36).slice(2, 8), el, still: typeof PFL_STATIC !== "undefined" };
     const state = (page.state = () => Object.fromEntries(keys.map((k) => [k, model.get(k)])));
     const first = structuredClone(state());
     page.change = (values) => {
@@ -30,11 +36,13 @@ function explorer({
       for (const [k, v] of fresh) model.set(k, v);
       model.save_changes();
       later();
-      if (address) address.write(state());
+      if (address && !page.moving) address.write(state());
     };
 
     const shown = Object.fromEntries(Object.entries(pictures).map(([k, o]) => [k, new Picture(k, o)]));
-    const knobs = controls.map((make) => make(page));
+    const front = controls.map((make) => make(page)),
+      behind = more.map((make) => make(page)),
+      knobs = [...front, ...behind];
     const words = element("p", { class: "pfl-say", "aria-hidden": "true" });
     const aloud = element("p", { class: "pfl-aloud", role: "status", "aria-live": "polite" });
     const why = element("p", { class: "pfl-why" }, hint);
@@ -61,11 +69,21 @@ function explorer({
       "section",
       { class: "pfl-card", "aria-label": title },
       element("div", { class: "pfl-head" }, element("strong", {}, title), reset),
-      element("div", { class: "pfl-controls" }, ...knobs.map((k) => k.node)),
-      element("div", { class: "pfl-panels" }, ...Object.values(shown).map((p) => p.figure)),
+      ...(ask ? [element("p", { class: "pfl-ask" }, ask)] : []),
+      ...views(Object.values(shown), all),
+      element("div", { class: "pfl-controls pfl-near" }, ...front.map((k) => k.node)),
       words,
       aloud,
     );
+    if (behind.length)
+      card.append(
+        element(
+          "details",
+          { class: "pfl-more" },
+          element("summary", {}, "More to set"),
+          element("div", { class: "pfl-controls" }, ...behind.map((k) => k.node)),
+        ),
+      );
     if (tries.length)
       card.append(element("div", { class: "pfl-tries" }, element("span", {}, "Try this:"), ...attempts.map((a) => a.button)), why);
     el.replaceChildren(card);
@@ -197,6 +215,29 @@ function explorer({
   if (typeof PFL_STATIC !== "undefined")
     render({ model: still(PFL_STATIC.state), el: document.getElementById(PFL_STATIC.id) });
   return { render };
+}
+
+// The pictures, and a row of buttons that says which of them are seen where not all have room: the
+// first and one beside it, on a phone one alone.
+function views(all, together) {
+  const stage = element("div", { class: "pfl-panels" }, ...all.map((p) => p.figure));
+  if (all.length === 1) return [stage];
+  const buttons = all.map((p, k) => {
+    const button = element("button", { type: "button", "data-view": p.name }, p.tab || p.title);
+    button.addEventListener("click", () => look(k));
+    return button;
+  });
+  function look(k) {
+    all.forEach((p, j) => {
+      p.figure.classList.toggle("pfl-on", j === k);
+      p.figure.classList.toggle("pfl-beside", j === Math.max(k, 1));
+      buttons[j].setAttribute("aria-current", String(j === k));
+    });
+  }
+  look(0);
+  stage.classList.add(together ? "pfl-together" : "pfl-apart");
+  const kind = together || all.length < 3 ? "pfl-views pfl-phone" : "pfl-views";
+  return [element("div", { class: kind, role: "group", "aria-label": "Pictures" }, ...buttons), stage];
 }
 
 // What the reader has set, behind # in the address: FedAMPPlane?sigma=2&points=0,1;2,1.5. A link to it

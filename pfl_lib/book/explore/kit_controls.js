@@ -136,7 +136,8 @@ function check(key, { label, off }) {
   };
 }
 
-// A whole number that can run by itself: play, one step, back to the start.
+// A whole number that can run by itself: play, one step, back to the start. When it is first seen it
+// runs once, from the start to where it stands; the first touch of anything ends that.
 function player(key, { label, min = 0, max, every = 120, show = (v) => number(v) }) {
   return (page) => {
     const inner = slider(key, { label, min, max, step: 1, show })(page);
@@ -171,6 +172,32 @@ function player(key, { label, min = 0, max, every = 120, show = (v) => number(v)
       page.change({ [key]: min });
     });
     paint();
+    if (page.still && !matchMedia("(prefers-reduced-motion: reduce)").matches) {
+      const goal = page.state()[key],
+        sight = new IntersectionObserver(
+          (entries) => {
+            if (!entries.some((e) => e.isIntersecting)) return;
+            sight.disconnect();
+            if (page.state()[key] !== goal || goal <= min || location.hash.includes("?")) return;
+            let at = min;
+            page.moving = true;
+            const show = setInterval(() => {
+                page.change({ [key]: at++ });
+                if (at > goal || !page.el.isConnected) end();
+              }, Math.min(every, 2500 / (goal - min + 1))),
+              end = () => {
+                if (!page.moving) return;
+                clearInterval(show);
+                page.change({ [key]: goal });
+                page.moving = false;
+              };
+            for (const touch of ["pointerdown", "keydown", "input", "click", "focusin"])
+              page.el.addEventListener(touch, end, { capture: true, once: true });
+          },
+          { threshold: 0.4 },
+        );
+      sight.observe(page.el);
+    }
     inner.node.classList.add("pfl-player");
     inner.node.prepend(element("div", { class: "pfl-buttons" }, play, step, back));
     return inner;

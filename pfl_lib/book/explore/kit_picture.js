@@ -23,6 +23,7 @@ class Picture {
     name,
     {
       title,
+      tab,
       width = 340,
       height = 300,
       margin = [10, 10, 34, 40],
@@ -32,7 +33,7 @@ class Picture {
       widest = 470,
     },
   ) {
-    Object.assign(this, { name, title, width, height, margin });
+    Object.assign(this, { name, title, tab, width, height, margin });
     this.scale({ x, y });
     this.figure = element("div", {
       class: "pfl-panel",

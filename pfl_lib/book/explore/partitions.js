@@ -17,6 +17,7 @@ const ORDINALS = ["first", "second", "third"];
 
 export default explorer({
   title: "Partitions: who holds which classes",
+  ask: "Four ways to make clients different: in which of them does nobody miss a class?",
   hint: "A circle’s area is the number of samples. Every table was drawn by the library itself; “draw” shows another seed.",
   lines: [3, 6],
   controls: [
@@ -44,8 +45,8 @@ export default explorer({
     slider("a", { label: "a, concentration", values: CONCENTRATIONS, off: not("dirichlet") }),
   ],
   pictures: {
-    bubbles: { title: "Samples of each class at each client", height: 330, margin: [6, 6, 34, 40] },
-    sizes: { title: "Samples, and classes in effect, of each client", height: 330, margin: [18, 6, 34, 56] },
+    bubbles: { title: "Samples of each class at each client", tab: "Classes", height: 330, margin: [6, 6, 34, 40] },
+    sizes: { title: "Samples, and classes in effect, of each client", tab: "Sizes", height: 330, margin: [18, 6, 34, 56] },
   },
 
   compute(s) {

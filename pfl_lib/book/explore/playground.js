@@ -76,7 +76,7 @@ function playground({ model, el }) {
     for (const [k, v] of Object.entries(readAddress(location.hash, first))) model.set(k, v);
 
   let fed, runs, curves, theme, chosen = 0, playing = false, phase = 0, last = 0, frame = 0, speed = "normal",
-    visible = false, pending = null, printing = false, drawn = null, step = null, guess = null, asked = false,
+    visible = false, pending = null, printing = false, drawn = null, step = null, guess = null, sketch = null, asked = false,
     solo = false, alive = true, spoken = "", ghosts = [], tab = "client", job = 0, showB = true; // prettier-ignore
   const names = () => ({ a: state().a, b: state().b });
 
@@ -275,7 +275,7 @@ function playground({ model, el }) {
     leave.addEventListener("click", () => {
       step = null;
       solo = asked = false;
-      guess = null;
+      guess = sketch = null;
       tell();
       paint();
     });
@@ -303,6 +303,7 @@ function playground({ model, el }) {
         run = element("button", { type: "button", class: "pg-go", "data-reveal": "" }, "Let it run");
       input.addEventListener("input", () => {
         guess = input.value / 100;
+        sketch = null;
         shown.textContent = `${input.value} %`;
         drawChart();
       });
@@ -314,6 +315,7 @@ function playground({ model, el }) {
         else start();
       });
       parts.push(
+        element("p", { class: "pg-hint" }, "Draw its curve into the chart below, or slide to where it will end."),
         element(
           "div",
           { class: "pg-guess" },
@@ -336,6 +338,7 @@ function playground({ model, el }) {
           "p",
           { class: "pg-truth" },
           element("strong", {}, `You said ${percent(guess)}. `),
+          sketch ? `Your curve was ${points(offBy())} off on average. ` : "",
           truth({ a: runs.a.mean, b: runs.b.mean, own: ownGroup(runs.b) }),
         ),
         next,
@@ -343,10 +346,61 @@ function playground({ model, el }) {
     }
     tour.replaceChildren(...parts);
   }
+  const points = (v) => `${Math.round(100 * v)} point${Math.round(100 * v) === 1 ? "" : "s"}`;
+  const offBy = () => sum(curves.b.map((q) => Math.abs(q.mean - sketch[q.k]))) / curves.b.length;
+  // The reader draws the curve; where nothing is drawn it runs straight on, from the one in ten of pure chance.
+  let pen = null,
+    marks = new Map();
+  function pencil(event) {
+    const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(
+        chart.svg.getScreenCTM().inverse(),
+      ),
+      [x, y] = chart.invert(at.x, at.y),
+      k = clamp(Math.round(x), 0, ROUNDS);
+    const between = (j) => (j - (pen ?? k)) * (j - k) < 0;
+    for (const j of marks.keys()) if (between(j)) marks.delete(j); // drawn over
+    marks.set(k, clamp(y, 0, 1));
+    pen = k;
+    const known = [...new Map([[0, 0.1], ...marks])].sort((p, q) => p[0] - q[0]);
+    sketch = range(ROUNDS + 1).map((j) => {
+      const after = known.findIndex(([at_]) => at_ >= j);
+      if (after < 0) return known.at(-1)[1];
+      const [k1, v1] = known[after],
+        [k0, v0] = known[Math.max(0, after - 1)];
+      return k1 === k0 ? v1 : v0 + ((v1 - v0) * (j - k0)) / (k1 - k0);
+    });
+    guess = sketch[ROUNDS];
+    const input = tour.querySelector("[data-guess]");
+    input.value = Math.round(100 * guess);
+    tour.querySelector(".pg-guess output").textContent = `${input.value} %`;
+    drawChart();
+  }
+  const toDraw = () => step !== null && !asked;
+  chart.svg.addEventListener(
+    "touchstart",
+    (event) => {
+      if (toDraw() && event.cancelable) event.preventDefault();
+    },
+    { passive: false },
+  );
+  chart.svg.addEventListener("pointerdown", (event) => {
+    if (!toDraw()) return;
+    event.preventDefault();
+    chart.svg.setPointerCapture(event.pointerId);
+    if (!sketch) marks = new Map();
+    pencil(event);
+  });
+  chart.svg.addEventListener("pointermove", (event) => {
+    if (pen !== null && toDraw()) pencil(event);
+  });
+  for (const end of ["pointerup", "pointercancel"])
+    chart.svg.addEventListener(end, () => {
+      pen = null;
+    });
   function enter(k) {
     step = k;
     asked = false;
-    guess = null;
+    guess = sketch = null;
     ghosts = [];
     stop();
     const { solo: alone = false, ...set } = STORY[k].set;
@@ -824,11 +878,17 @@ function playground({ model, el }) {
         },
       ),
     );
-    if (guess !== null) {
-      const at = [ROUNDS, guess];
-      chart.line([0, guess], at, { class: "pfl-guide" });
-      chart.text(chart.x(0) + 8, chart.y(guess) - 6, `your guess: ${percent(guess)}`, {});
-    }
+    chart.svg.classList.toggle("pg-paper", toDraw());
+    if (sketch)
+      chart.curve(
+        sketch.map((v, k) => [k, v]),
+        { class: "pg-sketch" },
+      );
+    else if (guess !== null) chart.line([0, guess], [ROUNDS, guess], { class: "pfl-guide" });
+    if (guess !== null)
+      chart.text(chart.x(ROUNDS) - 8, clamp(chart.y(guess) - 7, 14, chart.height - 44), `your guess: ${percent(guess)}`, { "text-anchor": "end" });
+    else if (toDraw())
+      chart.text((chart.x(0) + chart.x(ROUNDS)) / 2, chart.y(0.5), "✎ draw the curve here", { "text-anchor": "middle", class: "pfl-text pg-here" });
     chart.label = `Accuracy by round. ${ends.map((e) => e.text).join(", ")} in round ${runs.b.k}.${ghosts.length ? ` ${ghosts.length} earlier runs in grey.` : ""}`;
     chart.end();
   }

@@ -1,6 +1,6 @@
 // SPFL: cosines of updates, stage by stage, through a softmax.
 
-const pane = (title) => ({ title, x: [-1.5, 1.5], y: [-1.5, 1.5], height: 336, margin: [6, 8, 24, 30] });
+const pane = (title, tab) => ({ title, tab, x: [-1.5, 1.5], y: [-1.5, 1.5], height: 336, margin: [6, 8, 24, 30] });
 
 function sngs(G, temperature) {
   return cosineSimilarities(G).map((row) => softmax(row.map((c) => c / temperature)));
@@ -8,6 +8,7 @@ function sngs(G, temperature) {
 
 export default explorer({
   title: "SPFL: a softmax of cosines, in two stages",
+  ask: "Turn one arrow against all others. How little of it can SPFL take at temperature 1?",
   hint: "Arrows are the clients’ updates (drag a tip), diamonds what each model is moved by. At the paper’s temperature, 1, weights differ by e² at most: near the plain mean.",
   lines: [3, 7],
   controls: [
@@ -18,10 +19,10 @@ export default explorer({
     }),
   ],
   pictures: {
-    body: pane("Updates of the body"),
-    head: pane("Updates of the head"),
-    left: { title: "S̃ for the body", height: 280 },
-    right: { title: "S̃ for the head", height: 280 },
+    body: pane("Updates of the body", "Body"),
+    head: pane("Updates of the head", "Head"),
+    left: { title: "S̃ for the body", tab: "S̃, body", height: 336 },
+    right: { title: "S̃ for the head", tab: "S̃, head", height: 336 },
   },
 
   compute(s) {

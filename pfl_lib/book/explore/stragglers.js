@@ -5,14 +5,36 @@ const GUESSES = { eq10: "Eq. (10)", eq11: "Eq. (11)", no_leap: "(11), no leap", 
 const COLOURS = { eq10: PALETTE[1], eq11: PALETTE[0], no_leap: PALETTE[4], compensated: PALETTE[2] };
 const MOST = 10;
 
+// Two lanes above the plane: the server, round by round, and the straggler from its pull to its arrival.
+function drawTime(p, s, arrived) {
+  const x = (k) => 78 + (k / MOST) * (p.width - 92),
+    [server, late] = [20, 52],
+    own = PALETTE[1],
+    until = Math.min(s.round, s.staleness);
+  const stroke = (x1, y1, x2, y2, attributes) => p.shape("line", { x1, y1, x2, y2, ...attributes });
+  p.text(0, server + 4, "server", {});
+  p.text(0, late + 4, "straggler", { class: "pfl-text pfl-strong" });
+  stroke(x(0), server, x(MOST), server, { class: "pfl-grid" });
+  stroke(x(0), late, x(MOST), late, { class: "pfl-grid" });
+  stroke(x(0), server, x(0), late, { class: "pfl-arrow", stroke: own });
+  stroke(x(0), late, x(s.staleness), late, { class: "pfl-late", stroke: own, "stroke-opacity": 0.25 });
+  if (until) stroke(x(0), late, x(until), late, { class: "pfl-late", stroke: own });
+  if (arrived) stroke(x(s.staleness), late, x(s.staleness), server, { class: "pfl-arrow", stroke: own });
+  range(MOST + 1).forEach((k) => {
+    p.shape("circle", { cx: x(k), cy: server, r: k === s.round ? 6 : 3.5, fill: k <= s.round ? p.theme.ink : blend(p.theme.paper, p.theme.ink, 0.3) });
+    p.text(x(k), server - 9, String(k), { "text-anchor": "middle", class: k === s.round ? "pfl-tick pfl-strong" : "pfl-tick" });
+  }); // prettier-ignore
+  p.shape("circle", { cx: x(until), cy: late, r: 7, fill: own, class: "pfl-model" });
+}
+
 export default explorer({
   title: "Stragglers: a leap to where the model would be",
+  ask: "A client pulls a model, trains, and is late. The server has moved on: what should it make of what arrives?",
   hint: "Drag S, where the global model starts, G, where it goes, or O, the straggler’s own optimum. The large ring is the truth: the same training, started now.",
   lines: [3, 7],
   controls: [
+    player("round", { label: "round", max: MOST, every: 350 }),
     slider("staleness", { label: "τ, rounds late", min: 1, max: MOST, step: 1 }),
-    slider("lr", { label: "β, local learning rate", min: 0.001, max: 0.5, log: true }),
-    slider("steps", { label: "E, local steps", min: 1, max: 50, step: 1 }),
     slider("drift", {
       label: "global model’s way per round",
       min: 0.02,
@@ -21,31 +43,32 @@ export default explorer({
       show: (v) => `${number(100 * v)} %`,
     }),
   ],
+  more: [
+    slider("lr", { label: "β, local learning rate", min: 0.001, max: 0.5, log: true }),
+    slider("steps", { label: "E, local steps", min: 1, max: 50, step: 1 }),
+  ],
   pictures: {
-    time: {
-      title: "Time line: pulls ↓ and arrivals ↑",
-      width: 340,
-      height: 112,
-      basis: "100%",
-      widest: 520,
-      margin: [20, 6, 24, 62],
-      x: [0, MOST + 0.6],
-      y: [0, 2],
+    plane: {
+      title: "Time above, the models below",
+      tab: "Models",
+      x: [-2, 2],
+      y: [-2, 2],
+      height: 390,
+      margin: [74, 8, 24, 26],
     },
-    plane: { title: "The models", x: [-2, 2], y: [-2, 2], height: 336, margin: [6, 8, 24, 26] },
     errors: {
       title: "Distance to the truth, in true local updates",
-      height: 336,
+      tab: "Errors",
+      height: 390,
       margin: [8, 12, 36, 96],
-      y: [0, 4],
     },
   },
 
-  compute({ places: [start, goal, own], staleness, lr, steps, drift }) {
+  compute({ places: [start, goal, own], staleness, lr, steps, drift, round }) {
     const path = [start];
     for (let k = 0; k < staleness; k++) path.push(path[k].map((x, q) => x + drift * (goal[q] - x)));
-    const train = (w) => {
-      for (let k = 0; k < steps; k++) w = w.map((x, q) => x - lr * CURVATURE[q] * (x - own[q]));
+    const train = (w, count = steps) => {
+      for (let k = 0; k < count; k++) w = w.map((x, q) => x - lr * CURVATURE[q] * (x - own[q]));
       return w;
     };
     const pull = path[0],
@@ -71,9 +94,12 @@ export default explorer({
     const errors = Object.fromEntries(
       Object.entries(guesses).map(([k, w]) => [k, Math.sqrt(distance2(w, truth)) / size]),
     );
+    const at = Math.min(round, staleness);
     return {
       path,
       local,
+      here: path[at],
+      training: train(pull, Math.floor((steps * at) / staleness)),
       truth,
       S,
       trust,
@@ -83,69 +109,34 @@ export default explorer({
     };
   },
 
-  draw({ time, plane, errors: bars }, s, { path, local, truth, guesses, errors }) {
-    const tau = s.staleness,
-      lanes = { server: 2, punctual: 1, straggler: 0 };
-    time.text(0, time.y(2) + 4, "server", {});
-    time.text(0, time.y(1) + 4, "on time", {});
-    time.text(0, time.y(0) + 4, "late", { class: "pfl-text pfl-strong" });
-    for (const y of Object.values(lanes)) time.line([0, y], [MOST + 0.4, y], { class: "pfl-grid" });
-    const arrow = (x1, y1, x2, y2, colour) => {
-      time.line([x1, y1], [x2, y2], { class: "pfl-arrow", stroke: colour });
-      const [ax, ay, bx, by] = [time.x(x1), time.y(y1), time.x(x2), time.y(y2)],
-        long = Math.hypot(bx - ax, by - ay),
-        ex = (bx - ax) / long,
-        ey = (by - ay) / long;
-      time.shape("path", {
-        d: `M${bx} ${by}L${bx - 6 * ex - 3 * ey} ${by - 6 * ey + 3 * ex}L${bx - 6 * ex + 3 * ey} ${by - 6 * ey - 3 * ex}Z`,
-        fill: colour,
-      });
-    };
-    for (let k = 0; k <= MOST; k++) {
-      const soft = blend(time.theme.paper, time.theme.ink, k < tau ? 0.45 : 0.2);
-      time.shape("circle", { cx: time.x(k), cy: time.y(2), r: 4, fill: k <= tau ? time.theme.ink : soft });
-      time.text(time.x(k), time.y(2) - 8, k === 0 ? "t0" : String(k), {
-        "text-anchor": "middle",
-        class: "pfl-tick",
-      });
-      if (k < MOST) {
-        arrow(k + 0.05, 1.9, k + 0.3, 1.05, soft);
-        arrow(k + 0.65, 1.05, k + 0.95, 1.9, soft);
-      }
-    }
-    const own = PALETTE[1];
-    arrow(0, 1.9, 0.12, 0.1, own);
-    time.line([0.12, 0], [tau - 0.2, 0], { class: "pfl-late", stroke: own });
-    arrow(tau - 0.2, 0.1, tau, 1.9, own);
-    time.text(time.x(tau / 2), time.y(0) + 17, tau === 1 ? "one round late" : `${tau} rounds late`, {
-      "text-anchor": "middle",
-    });
-    time.label = `the straggler pulls in round 0 and arrives ${tau} rounds later`;
-
+  draw({ plane, errors: bars }, s, { path, local, here, training, truth, guesses, errors }) {
+    const late = s.staleness,
+      at = Math.min(s.round, late),
+      arrived = s.round >= late;
+    drawTime(plane, s, arrived);
     plane.axes({ xticks: ticks(-2, 2, 4), yticks: ticks(-2, 2, 4) });
-    plane.curve(path, { class: "pfl-global" });
-    path.forEach((w) => plane.circle(w, 3.5, { fill: plane.theme.ink }));
-    plane.line(path[0], local, { class: "pfl-leash" });
-    plane.circle(local, 5, { fill: PALETTE[6], class: "pfl-model" });
-    plane.text(plane.x(path.at(-1)[0]) + 8, plane.y(path.at(-1)[1]) - 6, "now", { class: "pfl-tick" });
-    plane.shape(
-      "circle",
-      { cx: plane.x(truth[0]), cy: plane.y(truth[1]), r: 11, class: "pfl-truth" },
-      undefined,
-      2,
-    );
-    for (const [k, w] of Object.entries(guesses))
-      plane.diamond(
-        w.map((v) => clamp(v, -2, 2)),
-        7,
-        { fill: COLOURS[k], class: "pfl-cloud" },
+    plane.curve(path.slice(0, at + 1), { class: "pfl-global" });
+    path.slice(0, at + 1).forEach((w) => plane.circle(w, 3, { fill: plane.theme.ink }));
+    plane.line(path[0], training, { class: "pfl-arrow", stroke: PALETTE[1] });
+    plane.circle(training, 7, { fill: PALETTE[1], class: "pfl-model" });
+    plane.circle(here, 7, { fill: plane.theme.ink, class: "pfl-model" });
+    plane.text(plane.x(here[0]) + 10, plane.y(here[1]) - 6, arrived ? "server, now" : "server", {});
+    if (arrived) {
+      plane.shape(
+        "circle",
+        { cx: plane.x(truth[0]), cy: plane.y(truth[1]), r: 11, class: "pfl-truth" },
+        undefined,
         2,
       );
-    [
-      ["start", PALETTE[6]],
-      ["goal", PALETTE[6]],
-      ["own", PALETTE[1]],
-    ].forEach(([name, colour], i) =>
+      for (const [k, w] of Object.entries(guesses))
+        plane.diamond(
+          w.map((v) => clamp(v, -2, 2)),
+          7,
+          { fill: COLOURS[k], class: "pfl-cloud" },
+          2,
+        );
+    }
+    [PALETTE[6], PALETTE[6], PALETTE[1]].forEach((colour, i) =>
       plane.handle("places", i, s.places[i], {
         label: ["start of the global model", "goal of the global model", "straggler’s own optimum"][i],
         text: "SGO"[i],
@@ -154,35 +145,35 @@ export default explorer({
         hollow: true,
       }),
     );
-    plane.label = "the global model’s path, the straggler’s model, and four predictions of it";
+    plane.label = arrived
+      ? "the global model’s path, the straggler’s model, four predictions of it and the truth"
+      : `round ${s.round}: the server’s model moves on while the straggler trains`;
 
-    const entries = Object.entries(errors),
-      top = roundUp(Math.max(...Object.values(errors), 0.05));
-    bars.scale({ x: [0, top], y: [0, 4] });
-    bars.axes({ xlabel: "error ‖ŵ − truth‖ / ‖true update‖", xticks: ticks(0, top, 4), yticks: [] });
+    // a logarithmic axis: one guess may be a hundred times as far off as another
+    const entries = Object.entries(errors);
+    bars.scale({ x: [0.01, 100], y: [0, 4], xlog: true });
+    bars.axes({ xlabel: "error ‖ŵ − truth‖ / ‖true update‖", yticks: [] });
     entries.forEach(([k, e], row) => {
-      const y = bars.y(3.5 - row);
-      bars.text(bars.margin[3] - 6, y + 4, GUESSES[k], { "text-anchor": "end" });
-      bars.shape("rect", {
-        x: bars.x(0),
-        y: y - 20,
-        width: Math.max(1, bars.x(e) - bars.x(0)),
-        height: 40,
-        fill: COLOURS[k],
-        rx: 3,
-        "data-error": e,
-      });
-      const inside = e > 0.6 * top;
-      bars.text(bars.x(e) + (inside ? -6 : 6), y + 5, number(e), {
-        "text-anchor": inside ? "end" : "start",
-        class: inside ? "pfl-name" : "pfl-text pfl-strong",
-        ...(inside ? { fill: onTop(COLOURS[k]) } : {}),
-      });
-    });
-    bars.label = `errors: ${entries.map(([k, e]) => `${GUESSES[k]} ${number(e)}`).join(", ")}`;
+      const y = 3.5 - row,
+        x = clamp(e, 0.01, 100);
+      bars.text(bars.margin[3] - 6, bars.y(y) + 4, GUESSES[k], { "text-anchor": "end" });
+      if (!arrived) return;
+      bars.line([0.01, y], [x, y], { class: "pfl-arrow", stroke: COLOURS[k] });
+      bars.shape("circle", { cx: bars.x(x), cy: bars.y(y), r: 9, fill: COLOURS[k], class: "pfl-model", "data-error": e });
+      bars.text(bars.x(x), bars.y(y) - 15, number(e), { "text-anchor": "middle", class: "pfl-text pfl-strong" });
+    }); // prettier-ignore
+    if (!arrived)
+      bars.text((bars.margin[3] + bars.width) / 2, bars.y(2), "not there yet", { "text-anchor": "middle" });
+    bars.label = arrived
+      ? `errors: ${entries.map(([k, e]) => `${GUESSES[k]} ${number(e)}`).join(", ")}`
+      : "no errors yet: the straggler is still training";
   },
 
-  say(s, { S, trust, leap, errors }) {
+  say(s, { S, trust, leap, errors, path, here }) {
+    if (s.round < s.staleness)
+      return {
+        text: `Round ${s.round}: the straggler still trains on the model that it pulled in round 0. The server’s model has moved on by ${number(Math.sqrt(distance2(path[0], here)), 2)}. It will arrive in round ${s.staleness}.`,
+      };
     const best = Object.keys(errors).reduce((a, b) => (errors[b] < errors[a] ? b : a));
     const same = Math.abs(errors.eq11 - errors.no_leap) < 1e-12;
     return {
@@ -193,13 +184,13 @@ export default explorer({
   tries: [
     {
       name: "The paper’s rate",
-      set: (s) => ({ ...s, staleness: 5, lr: 0.001, steps: 20, drift: 0.08 }),
+      set: (s) => ({ ...s, round: MOST, staleness: 5, lr: 0.001, steps: 20, drift: 0.08 }),
       why: "β = 0.001: the printed leap is next to nothing. What helps is Eq. (11)’s new base, the model of now: so in all of 400 random placements.",
     },
     {
       name: "A lucky place",
       set: (s) => ({
-        ...s,
+        ...s, round: MOST,
         places: [
           [-1.5, 0],
           [1, -0.1],
@@ -215,7 +206,7 @@ export default explorer({
     {
       name: "Overshoot",
       set: (s) => ({
-        ...s,
+        ...s, round: MOST,
         places: [
           [-1.4, -1.2],
           [1.2, 0.3],
@@ -230,7 +221,7 @@ export default explorer({
     },
     {
       name: "Barely late",
-      set: (s) => ({ ...s, staleness: 1, lr: 0.02, steps: 20, drift: 0.08 }),
+      set: (s) => ({ ...s, round: MOST, staleness: 1, lr: 0.02, steps: 20, drift: 0.08 }),
       why: "τ = 1: the printed leap is exactly zero, and (11) with or without it is the same.",
     },
   ],

@@ -13,7 +13,8 @@ class Stragglers(Explorer):
 
     ``places``: where the global model starts, where it goes, and the straggler's own optimum.
     Compared with the truth (the same training started now): Eq. (10), Eq. (11), Eq. (11) without
-    its leap term, and the delay-compensated form with sign and scale put right.
+    its leap term, and the delay-compensated form with sign and scale put right. ``round`` is the
+    moment shown: before the arrival the server's model moves on while the straggler trains.
 
     Where the three places lie decides a lot, so the default is a median one. Of 400 random
     placements (β = 0.02, E = 20, τ = 5) the printed leap was worse than none in all; the
@@ -32,6 +33,7 @@ class Stragglers(Explorer):
     lr = Positive(0.02)
     steps = Whole(20, 1, 50)
     drift = Between(0.08, 0.02, 0.6)
+    round = Whole(10, 0, 10)
 
     def check(self):
         super().check()
@@ -54,10 +56,13 @@ class Stragglers(Explorer):
             "no_leap": formulas.leap(*four, rule="none"),
             "compensated": formulas.leap(*four, rule="delay_compensated", **steps),
         }
+        at = min(self.round, self.staleness)
         size = (truth - now).norm()
         return {
             "path": [w.tolist() for w in path],
             "local": local.tolist(),
+            "here": path[at].tolist(),
+            "training": self._train(start, own, self.steps * at // self.staleness).tolist(),
             "truth": truth.tolist(),
             "S": float(S),
             "trust": float(trust),
@@ -66,7 +71,7 @@ class Stragglers(Explorer):
             "errors": {k: float((w - truth).norm() / size) for k, w in guesses.items()},
         }
 
-    def _train(self, w, own):
-        for _ in range(self.steps):
+    def _train(self, w, own, steps=None):
+        for _ in range(self.steps if steps is None else steps):
             w = w - self.lr * w.new_tensor(CURVATURE) * (w - own)
         return w
