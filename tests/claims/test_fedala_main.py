@@ -66,9 +66,9 @@ def test_a_clients_own_weight_falls_to_minus_ten_thousand_in_two_columns():
 
 @CASES
 def test_started_at_the_message_fedamp_does_not_break_but_ends_lower(case):
-    told = FOUND.record["more"]["FedAMP from the message"][case]
-    assert told.startswith("ended with accuracy")
-    assert float(told.split()[-1]) < FOUND.of("FedAMP", case)[0]["last"]
+    note = FOUND.record["more"]["FedAMP from the message"][case]
+    assert note.startswith("ended with accuracy")
+    assert float(note.split()[-1]) < FOUND.of("FedAMP", case)[0]["last"]
 
 
 def test_the_median_rule_has_lost_up_to_five_points_on_cifar10():

@@ -55,7 +55,7 @@ def test_on_mnist_the_fine_tuned_model_is_hardly_ahead_of_apfl_and_almost_a_poin
 
 @pytest.mark.parametrize("case", ["MNIST", "FMNIST", "CIFAR100"])
 def test_the_printed_widths_weigh_all_clients_alike(case):
-    """By chance 3 of 19 others, or 2 of 14, are of one's own group."""
+    """By chance 3 of 19 others, or 2 of 14, are of the same group."""
     assert FOUND.mean("FedAMP", "inside", case) < 0.2
 
 
@@ -134,7 +134,7 @@ def test_on_mnist_scaffold_is_last_more_than_six_points_down_and_still_rising():
 
 @pytest.mark.parametrize("method", ["FedAMP", "HeurFedAMP"])
 def test_on_mnist_with_the_printed_widths_nobody_is_chosen(method):
-    """By chance 19 of the 99 others are of one's own group."""
+    """By chance 19 of the 99 others are of the same group."""
     assert abs(PAPER.mean(method, "inside", "MNIST") - 19 / 99) < 0.01
 
 

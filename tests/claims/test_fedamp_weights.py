@@ -2,6 +2,7 @@
 
 import pytest
 
+from pfl_lib.book import kinship
 from tests.support.claims import laptop
 
 FOUND = laptop("fedamp_weights")
@@ -38,3 +39,18 @@ def test_too_narrow_a_width_hears_only_a_part_of_the_own_group_and_costs_accurac
 def test_a_width_that_follows_the_models_avoids_both(width):
     assert RECOVERY[width] > 0.99 and INSIDE[width] > 0.95
     assert ACCURACY[width] > ACCURACY["FedAMP, σ = 10"] + 0.05
+
+
+def test_among_strangers_size_decides_and_not_kinship():
+    """The page's section on size: kin are found, small clients are everybody's neighbors."""
+    once = kinship.measured(1)
+    assert all(kin > 0.99 for kin, _ in once.values())
+    smallest, largest = once["models"][1][-1], sum(once["models"][1][:3])
+    assert 0.7 < smallest < 0.9 and largest == 0
+    assert sum(once["updates per step"][1][:2]) > 0.95
+    later = kinship.measured(6)
+    assert later["models"][1][-1] > 0.7
+    for kind in ("models", "updates per step"):
+        assert 0.5 < later[kind][0] < 0.9
+    for kind in ("last layer only", "directions of updates"):
+        assert later[kind][0] > 0.95

@@ -47,5 +47,5 @@ def test_every_result_file_has_its_claims():
 def test_every_page_says_how_long_its_stored_runs_took(name):
     """`book/run.md` promises it."""
     found = stored(name)
-    told = {row[0]: row[1] for row in durations(found).rows}
-    assert set(told) >= set(found) and all(told[scale].split()[0][0].isdigit() for scale in found)
+    shown = {row[0]: row[1] for row in durations(found).rows}
+    assert set(shown) >= set(found) and all(shown[scale].split()[0][0].isdigit() for scale in found)

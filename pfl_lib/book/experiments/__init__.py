@@ -5,18 +5,20 @@ gives ``Results``: everything needed to judge the numbers, as one JSON file.  ``
 committed ones.
 """
 
-from pfl_lib._show import table
-from pfl_lib.book.experiments.measuring import Case, measure, pick
+from pfl_lib._show import Folded, table
+from pfl_lib.book.experiments.measuring import Case, measure, part_of, pick
 from pfl_lib.book.experiments.pages import opening
 from pfl_lib.book.experiments.quick_run import quick_run, round_work
 from pfl_lib.book.experiments.results import Results, home, result_files, stored
 
 __all__ = [
     "Case",
+    "Folded",
     "Results",
     "home",
     "measure",
     "opening",
+    "part_of",
     "pick",
     "quick_run",
     "result_files",

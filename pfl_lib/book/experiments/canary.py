@@ -6,15 +6,19 @@ stale.  Behavior decides: code may be renamed, moved and rewritten as long as it
 """
 
 import functools
+import hashlib
 import json
 import math
+import os
 import warnings
+from pathlib import Path
 
 import torch
 
 from pfl_lib import data as datasets
 from pfl_lib import models, partition
 from pfl_lib.book.experiments.methods import EXTRA
+from pfl_lib.checkpoints import atomic_write
 from pfl_lib.local import LocalFederation
 from pfl_lib.methods import algorithm, with_ala
 from pfl_lib.random import keyed_generator
@@ -24,6 +28,7 @@ ROUNDS = 3  # so that a client who is two rounds late arrives
 DECIDES = ("algorithm", "hyper", "optimizer", "participation")  # what a canary depends on
 TOLERANCE = 1e-9  # relative: other machines add up in another order
 AS_ROUNDING = 4  # times what models that were moved by less than a rounding change
+SHARED = "PFL_CANARIES"  # names a folder in which processes with the same library share theirs
 
 
 def build(name, hyper):
@@ -41,10 +46,11 @@ def build(name, hyper):
     return EXTRA[name](**hyper) if name in EXTRA else algorithm(name, **hyper)
 
 
-def of_run(settings):
+def canary_setting(settings):
     """What a run's canary depends on, from the settings a result file stores.
 
-    >>> of_run({"algorithm": "fedprox", "fedprox.mu": 0.1, "optimizer": "sgd", "participation": 1})
+    >>> stored = {"algorithm": "fedprox", "fedprox.mu": 0.1, "optimizer": "sgd"}
+    >>> canary_setting(stored | {"participation": 1})
     {'algorithm': 'fedprox', 'hyper': {'mu': 0.1}, 'optimizer': 'sgd', 'participation': 1.0}
     """
     name = settings["algorithm"]
@@ -61,19 +67,36 @@ def of_run(settings):
 
 
 def canary(setting, method=None):
-    """Three small rounds with this ``setting`` (see ``of_run``): accuracy by round and client,
-    and the mean test loss by round.  Computed once per session.
+    """Three small rounds with this ``setting`` (see ``canary_setting``): accuracy by round and
+    client, and the mean test loss by round.  Computed once per session, or once for all processes
+    that have been given the same folder in ``PFL_CANARIES`` (the notebooks of one run).
 
-    >>> sorted(canary(of_run({"algorithm": "fedavg", "optimizer": "sgd", "participation": 1})))
+    >>> stored = {"algorithm": "fedavg", "optimizer": "sgd", "participation": 1}
+    >>> sorted(canary(canary_setting(stored)))
     ['accuracy', 'loss']
     """
     key = json.dumps(setting, sort_keys=True)
     if key not in _known:
-        _known[key] = _numbers(setting, method or build(setting["algorithm"], setting["hyper"]))
+        method = method or build(setting["algorithm"], setting["hyper"])
+        file = _shared_file(key, method)
+        if file and file.exists():
+            _known[key] = json.loads(file.read_text())
+        else:
+            _known[key] = _numbers(setting, method)
+            if file:
+                atomic_write(file, lambda path: path.write_text(json.dumps(_known[key])))
     return _known[key]
 
 
 _known: dict = {}
+
+
+def _shared_file(key, method):
+    """Where others find this canary; None where nobody shares, or a notebook made the method."""
+    ours = type(method).__module__.startswith("pfl_lib.")
+    if SHARED not in os.environ or not ours:
+        return None
+    return Path(os.environ[SHARED]) / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
 
 
 def forget():
@@ -84,11 +107,11 @@ def forget():
     _known.clear()
 
 
-def sings(entry):
+def is_current(entry):
     """Whether a stored canary still comes out.
 
-    >>> setting = of_run({"algorithm": "fedavg", "optimizer": "sgd", "participation": 1})
-    >>> sings(setting | canary(setting)), sings(setting | {"accuracy": [], "loss": [9.9]})
+    >>> setting = canary_setting({"algorithm": "fedavg", "optimizer": "sgd", "participation": 1})
+    >>> is_current(setting | canary(setting)), is_current(setting | {"accuracy": [], "loss": [9.9]})
     (True, False)
     """
     setting = {key: entry[key] for key in DECIDES}

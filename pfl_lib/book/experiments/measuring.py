@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -16,12 +17,15 @@ import torch
 
 from pfl_lib import _check, checkpoints
 from pfl_lib._version import __version__
-from pfl_lib.book.experiments.canary import canary, of_run
+from pfl_lib.book.experiments.canary import canary, canary_setting
 from pfl_lib.book.experiments.results import Results, home, stored
+from pfl_lib.callbacks import Callback
 from pfl_lib.history import History
+from pfl_lib.methods.base import State
 from pfl_lib.rounds import run
 
-SMALL = 200_000  # numbers: larger tensors of a finished run's state (the models) are let go
+DIVERGED = "diverged"
+SMALL = 200_000  # numbers: larger tensors of a finished run's state (the models) are dropped
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,25 @@ def pick(scale, scales):
     return scales[_check.one_of("SCALE", scale, scales)]
 
 
+def part_of(cases, named_cases="", named_methods=""):
+    """What ``measure(only=...)`` takes, from the parameters of a notebook: names with semicolons
+    between them; nothing said means all.
+
+    >>> case = Case(None, {"Separate": None, "FedAvg": None}, rounds=1)
+    >>> part_of({"a": case, "b": case}, "b")
+    [('b', 'Separate'), ('b', 'FedAvg')]
+    >>> part_of({"a": case})
+    """
+    if not named_cases and not named_methods:
+        return None
+    labels = [_check.one_of("CASES", c, cases) for c in named_cases.split(";") if named_cases]
+    return [
+        (label, _check.one_of("METHODS", method, cases[label].methods))
+        for label in labels or cases
+        for method in (named_methods.split(";") if named_methods else cases[label].methods)
+    ]
+
+
 def measure(
     name, scale, cases, *, seeds=(0,), about="", source="", judged="best", extra=None,
     keep_models=False, folder=True, progress=True, only=None,
@@ -74,8 +97,10 @@ def measure(
     for no checkpoints), so calling again goes on where it stopped; ``keep_models`` keeps them
     when the run is over, so that it can be made longer later.  A run with other settings, or of a
     method that computes something else by now, has a folder of another name: nothing of the old
-    one is taken for the new.  ``only`` names the methods to run now, or pairs of case and method;
-    of the others, what has been finished before is taken, from checkpoints or the stored result.
+    one is taken for the new.  A run whose models are no longer finite is kept under "diverged",
+    with the round in which it broke and what was measured before.  ``only`` names the methods to
+    run now, or pairs of case and method; of the others, what has been finished before is taken,
+    from checkpoints or the stored result.
 
     >>> import pfl_lib
     >>> two = {"Separate": pfl_lib.algorithm("separate"), "FedAvg": pfl_lib.algorithm("fedavg")}
@@ -84,12 +109,10 @@ def measure(
     >>> results.methods, sorted(histories)
     (['Separate', 'FedAvg'], [('', 'FedAvg', 0), ('', 'Separate', 0)])
     """
-    cases = {"": cases} if isinstance(cases, Case) else cases
-    if not isinstance(cases, Mapping) or not all(isinstance(c, Case) for c in cases.values()):
-        raise TypeError(f"cases must be a Case, or labels and Cases, got {cases!r}")
+    cases = _by_label(cases)
     where = home() / "checkpoints" if folder is True else folder
     where = Path(where) / name / scale if where else None
-    runs, histories, canaries, began = [], {}, {}, time.time()
+    runs, diverged, histories, canaries, began = [], [], {}, {}, time.time()
     todo = [(c, s, m) for c in cases for s in seeds for m in cases[c].methods]
     if not todo:
         raise ValueError("there is nothing to run: seeds, cases and methods must not be empty")
@@ -100,26 +123,33 @@ def measure(
     fed_of: tuple[Any, Any] = (None, None)
     for number, (label, seed, method_label) in enumerate(todo):
         case = cases[label]
+        now = only is None or bool({method_label, (label, method_label)} & {*only})
+        begins = _file_name(f"{label}-{method_label}-{seed}-")
+        if not now and not _held(where, begins, before, label, seed):
+            continue  # neither wanted nor there: not even its canary is needed
         if fed_of[0] != (label, seed):
             fed_of = ((label, seed), case.federation(seed))
         fed, method = fed_of[1], case.methods[method_label]
         if method_label in case.local:
             fed = fed.replace(**case.local[method_label])
         setting = _setting(method, fed, case)
-        sung = canary(setting, method)
-        canaries[_digest(setting)] = setting | sung
+        values = canary(setting, method)
+        canaries[_digest(setting)] = setting | values
         place = None
         if where:
-            decides = [method.settings(), fed.describe(), dict(case.how), _coarse(sung)]
-            place = where / _file_name(f"{label}-{method_label}-{seed}-{_digest(decides)}")
+            decides = [method.settings(), fed.describe(), dict(case.how), _coarse(values)]
+            place = where / f"{begins}{_digest(decides)}"
         found = _finished(place, case)
-        now = only is None or {method_label, (label, method_label)} & {*only}
         if found is None and not now:
             readers = [r for r, (inside, _) in case.inside.items() if inside == method_label]
-            runs += _from_result(before, [*readers, method_label], label, seed, method, fed, case)
+            wanted = [*readers, method_label], label, seed, method, fed, case
+            runs += _from_result(before, "runs", *wanted)
+            diverged += _from_result(before, "diverged", *wanted)
             continue
         if where:
-            _tell(where, number, len(todo), f"{label} {method_label}, seed {seed}", place, case)
+            _write_progress(
+                where, number, len(todo), f"{label} {method_label}, seed {seed}", place, case
+            )
         history, more = found or _one(method, fed, case, place, extra, keep_models, progress)
         here = {method_label: (history, more)}
         for reader, (run_label, part) in case.inside.items():
@@ -127,8 +157,11 @@ def measure(
                 here = {reader: (_part_of(history, part, run_label), {})} | here
         for shown, (kept, numbers) in here.items():
             histories[label, shown, seed] = kept
-            runs.append(_run_record(label, shown, seed, kept, numbers))
-    measured = {_digest(of_run(run["settings"])) for run in runs}
+            if DIVERGED in more:
+                diverged.append(_end_of(label, shown, seed, kept, more[DIVERGED]))
+            else:
+                runs.append(_run_record(label, shown, seed, kept, numbers))
+    measured = {_digest(canary_setting(run["settings"])) for run in [*runs, *diverged]}
     record = {
         "experiment": name,
         "scale": scale,
@@ -149,10 +182,26 @@ def measure(
             for label, case in cases.items()
         ],
         "runs": runs,
+        **({"diverged": diverged} if diverged else {}),
         "more": {},
         "canary": [entry for key, entry in canaries.items() if key in measured],
     }
     return Results(record), histories
+
+
+def _by_label(cases):
+    cases = {"": cases} if isinstance(cases, Case) else cases
+    if not isinstance(cases, Mapping) or not all(isinstance(c, Case) for c in cases.values()):
+        raise TypeError(f"cases must be a Case, or labels and Cases, got {cases!r}")
+    return cases
+
+
+def _held(where, begins, before, label, seed):
+    """Whether anything may be kept of a run: a checkpoint, or something of its case and seed."""
+    if where and any(path.name.startswith(begins) for path in where.glob("*")):
+        return True
+    kept = [*before.record["runs"], *before.diverged()] if before else []
+    return any((run["case"], run["seed"]) == (label, seed) for run in kept)
 
 
 def _finished(place, case):
@@ -164,7 +213,7 @@ def _finished(place, case):
     return None
 
 
-def _from_result(before, labels, case_label, seed, method, fed, case):
+def _from_result(before, part, labels, case_label, seed, method, fed, case):
     """The records of a run in the stored result, if they are of these settings and not stale."""
     if before is None or {*labels} & {*before.stale()}:
         return []
@@ -175,9 +224,9 @@ def _from_result(before, labels, case_label, seed, method, fed, case):
     return [
         run
         for label in labels
-        for run in before.of(label, case_label)
-        if run["seed"] == seed
-        and run["rounds"][-1] == case.rounds
+        for run in before.record.get(part, ())
+        if (run["case"], run["method"], run["seed"]) == (case_label, label, seed)
+        and (part == "diverged" or run["rounds"][-1] == case.rounds)
         and all(run["settings"].get(key, defaults.get(key)) == value for key, value in ours.items())
     ]
 
@@ -187,35 +236,53 @@ def _setting(method, fed, case):
     settings = {f"{method.name}.{key}": value for key, value in method.settings().items()}
     settings |= {"algorithm": method.name, "optimizer": fed.describe()["optimizer"]}
     settings["participation"] = case.how.get("participation", 1.0)
-    return json.loads(json.dumps(of_run(settings)))
+    return json.loads(json.dumps(canary_setting(settings)))
 
 
-def _coarse(sung):
+def _coarse(values):
     """A canary without its last digits, which may differ from machine to machine."""
-    return sung | {"loss": [f"{value:.6g}" for value in sung.get("loss", ())]}
+    return values | {"loss": [f"{value:.6g}" for value in values.get("loss", ())]}
 
 
 def _part_of(history, part, label):
     """The history of the other models that a method has on its way, as a method of their own."""
     settings = history.settings | {"read from": f"{label}, {part}"}
     tested = f"the {part} model of {label}"
+    accuracy = history.extra_models.get(part, [])  # none of a run that broke at once
     # whose loss was measured is the other model
     return replace(
         history,
         tested=tested,
-        accuracy=history.extra_models[part],
+        accuracy=accuracy,
         loss=[],
         extra_models={},
         settings=settings,
     )
 
 
+class _Watch(Callback):
+    """Holds on to where a run is, so that one that breaks is not lost."""
+
+    now: Any = None
+
+    def on_start(self, now):
+        self.now = now
+
+
 def _one(method, fed, case, place, extra, keep_models, progress):
-    """One run: the history and the extra numbers."""
-    history = run(
-        method, fed, case.rounds, checkpoint=place, progress=progress, **case.how
-    )  # fmt: skip
-    more = dict(extra(history, fed)) if extra else {}
+    """One run: the history and the extra numbers; of one that broke, where and how."""
+    watch = _Watch()
+    how = {**case.how, "callbacks": [watch, *case.how.get("callbacks", ())]}
+    try:
+        history = run(method, fed, case.rounds, checkpoint=place, progress=progress, **how)
+        more = dict(extra(history, fed)) if extra else {}
+    except FloatingPointError as error:
+        if watch.now is None:  # no round was begun: nothing to tell of
+            raise
+        history, at = watch.now.history, re.search(r"round (\d+)", str(error))
+        history.state = State()
+        broke = int(at[1]) if at else watch.now.round + 1
+        more = {DIVERGED: {"round": broke, "what": str(error).split(";")[0]}}
     small = {n: t.cpu() for n, t in history.state.items() if t.numel() <= SMALL}
     history.state = type(history.state)(**small)
     if place:
@@ -250,7 +317,20 @@ def _run_record(case, method, seed, history, more):
     }
 
 
-def _tell(where, number, total, now, place, case):
+def _end_of(case, method, seed, history, end):
+    """What is kept of a run that broke: the round, the words, and what was measured before."""
+    return {
+        "case": case,
+        "method": method,
+        "seed": seed,
+        **end,
+        "rounds": history.rounds,
+        "mean by round": [round(a, 5) for a in history.mean],
+        "settings": history.settings,
+    }
+
+
+def _write_progress(where, number, total, now, place, case):
     """Say how far the experiment is, for whoever watches from outside."""
     where.mkdir(parents=True, exist_ok=True)
     side = where / "progress.part"

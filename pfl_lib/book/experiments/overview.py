@@ -1,34 +1,102 @@
 """All committed results at a glance: what ran, where we and the papers differ, who wins where."""
 
+import statistics
+
 from scipy.stats import kendalltau, rankdata
 
-from pfl_lib._show import Shown
-from pfl_lib.book.experiments.results import stored
+from pfl_lib import _check
+from pfl_lib._show import Link, Shown
+from pfl_lib.book import papers
+from pfl_lib.book.experiments.results import queued, stored
 from pfl_lib.methods import BY_NAME
 
 NOTHING = "Nothing is stored yet."
 
 
-def ran(results=None):
-    """One row a result file: what, at which scale, how long, and whether it is still fresh."""
+HOME = {"plga": "spfl"}  # which paper an experiment belongs to, where its name does not say
+PARAMETERS = {"fedala_cnn": 582_026, "mcmahan_cnn": 1_663_370}  # on MNIST, whoever built it
+FIRST = ("method", "where", "experiment", "scale", "ours", "paper", "difference")
+
+
+def index(results=None, page="experiments/{}.html"):
+    """One row per result file: the paper, the question, what was run, what it took, whether the
+    paper's order came back, and how far the numbers carry."""
     rows = []
     for (name, scale), found in _all(results).items():
         record = found.record
+        runs = record["runs"]
         rounds = sorted({case["rounds"] for case in record["cases"]})
+        size = (len(found.methods), " or ".join(map(str, rounds)), len(record["seeds"]))
         rows.append(
             (
-                name,
+                Link(name, page.format(name)),
+                f"{_brief(record['source'])}: {record['about']}",
+                ", ".join(dict.fromkeys(r["settings"]["data"] for r in runs)),
                 scale,
-                "stale" if found.stale() else "fresh",
-                " or ".join(map(str, rounds)),
-                str(len(record["seeds"])),
+                "{} methods, {} rounds, {} seeds".format(*size),
                 f"{found.minutes:.0f}",
-                record["date"],
-                record["about"],
+                _came_back(name, scale, found),
+                carries(name, scale, found) + "; STALE" * bool(found.stale()),
             )
         )
-    head = ("experiment", "scale", "code", "rounds", "seeds", "minutes", "date", "what")
-    return Shown(head, rows)
+    for name, scales in queued().items() if results is None else ():
+        for scale, minutes in scales.items():
+            if (name, scale) not in stored():
+                told = ("waits in the queue of long runs", "", scale, "")
+                rest = (f"{minutes:.0f}", "not run", "not run")
+                rows.append((Link(name, page.format(name)), *told, *rest))
+    head = (
+        *("experiment", "paper and question", "data", "scale", "size", "minutes"),
+        *("did the order come back?", "what the numbers carry"),
+    )
+    return Shown(head, rows, sortable=True)
+
+
+def _brief(source):
+    """ "Huang et al. (FedAMP, AAAI 2021), Table 3" as "FedAMP, Table 3"."""
+    if not source:
+        return "Ours"
+    name = source.partition("(")[2].split(",")[0].rstrip(")") if "et al" in source else "SPFL"
+    return f"{name}, {source.rsplit(', ', 1)[-1]}"
+
+
+def _came_back(name, scale, found):
+    """The paper's order of the methods, and its winner, in words."""
+    rows = same_order({(name, scale): found}).rows
+    if not rows:
+        return "no order is printed"
+    middle = statistics.median(float(row[4]) for row in rows)
+    clear = sum(float(row[7]) < 0.05 for row in rows)
+    same = sum(row[5] == row[6] for row in rows)
+    return f"τ {middle:+.2f}, clear in {clear} of {len(rows)}; winner in {same} of {len(rows)}"
+
+
+def carries(name, scale, found):
+    """What a result may be held against: the paper only where its network and clients are."""
+    first = name.split("_")[0]
+    paper = HOME.get(first, first)
+    if not found.record["source"] or paper not in papers.PAPERS:
+        return "a question of our own"
+    networks = {_network(paper, r["settings"]) for r in found.record["runs"]}
+    if "not printed" in networks:
+        return "the paper prints no setting: order only"
+    if scale == "paper" and networks == {"theirs"}:
+        return "the paper's network and clients"
+    why = [] if networks == {"theirs"} else ["another network"]
+    why += ["smaller data"] * (scale != "paper")
+    return f"at this scale: {', '.join(why)}"
+
+
+def _network(paper, settings):
+    """Whether a run had the network that its paper names."""
+    if paper == "fedacs":
+        return "not printed"
+    try:
+        printed = papers.settings(paper, settings["data"], paper=paper)["model"]
+    except (KeyError, ValueError):
+        return "another"
+    same = settings["model"].lower() == printed.lower()
+    return "theirs" if same or settings["parameters"] == PARAMETERS.get(printed) else "another"
 
 
 def disagreements(results=None, most=25, scale=None):
@@ -46,8 +114,8 @@ def disagreements(results=None, most=25, scale=None):
                     row = (method, case, name, size, ours, theirs, f"{difference:+.1f}")
                     rows.append((abs(difference), row))
     rows.sort(key=lambda pair: -pair[0])
-    head = ("method", "where", "experiment", "scale", "ours", "paper", "difference")
-    return Shown(head, [row for _, row in rows[:most]], note="" if rows else NOTHING)
+    shown = [row for _, row in rows[:most]]
+    return Shown(FIRST, shown, note="" if rows else NOTHING, sortable=True)
 
 
 def same_order(results=None, scale=None):
@@ -67,7 +135,7 @@ def same_order(results=None, scale=None):
                 p = f"{tau.pvalue:.3f}"
                 rows.append((name, case, size, str(len(both)), f"{tau.statistic:+.2f}", *best, p))
     head = ("experiment", "where", "scale", "methods", "Kendall's τ", "our best", "paper's best")
-    return Shown((*head, "p"), rows)
+    return Shown((*head, "p"), rows, sortable=True)
 
 
 def standing(results=None, scale=None, least=3):
@@ -86,7 +154,7 @@ def standing(results=None, scale=None, least=3):
         for case in found.cases:
             here = [m for m in found.methods_in(case) if m in names]
             last = {
-                _with_setting(m, found.of(m, case)[0]["settings"]): found.mean(m, "last", case)
+                with_setting(m, found.of(m, case)[0]["settings"]): found.mean(m, "last", case)
                 for m in here
             }
             here = list(last)
@@ -105,10 +173,30 @@ def standing(results=None, scale=None, least=3):
             wins = [over[rival].get(method, []) for rival in over]
             wins = [f"{sum(w)} of {len(w)}" if w else "" for w in wins]
             rows.append((method, str(len(places)), f"{sum(places) / len(places):.2f}", *wins))
-    return Shown(("method", "cases", "mean rank", "beats Separate", "beats FedAvg"), rows)
+    head = ("method", "cases", "mean rank", "beats Separate", "beats FedAvg")
+    return Shown(head, rows, sortable=True)
 
 
-def _with_setting(label, settings):
+def where(name, page="../experiments/{}.html"):
+    """The experiments that ran a method: a link to each, what it asks, settings and seeds.
+
+    >>> where("fedala").head
+    ('experiment', 'what was run', 'scale', 'settings', 'seeds')
+    """
+    _check.one_of("name", name, BY_NAME)
+    rows = []
+    for (experiment, scale), found in stored().items():
+        runs = [run for run in found.record["runs"] if run["settings"]["algorithm"] == name]
+        if runs:
+            cases, seeds = ({run[what] for run in runs} for what in ("case", "seed"))
+            link = Link(experiment, page.format(experiment))
+            about = found.record["about"]
+            rows.append((link, about, scale, str(len(cases)), str(len(seeds))))
+    head = ("experiment", "what was run", "scale", "settings", "seeds")
+    return Shown(head, rows, note="" if rows else NOTHING)
+
+
+def with_setting(label, settings):
     """The label, and for FedAMP how its width is set."""
     if settings["algorithm"] != "fedamp":
         return label

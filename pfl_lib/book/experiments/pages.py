@@ -2,7 +2,7 @@
 
 from pfl_lib import _check
 from pfl_lib._show import Shown
-from pfl_lib.book.experiments.results import SCALES, Results, stored
+from pfl_lib.book.experiments.results import SCALES, Results, queued, stored
 
 HEAD = ("scale", "took", "rounds", "seeds", "measured", "on")
 NOT_YET = ("not run yet", "", "", "", "")
@@ -12,7 +12,8 @@ SMOKE = ("the run at the end of this page", "", "", "", "")
 def opening(experiment, show=Results.grid):
     """Show the stored runs of an experiment and how long they took; gives them by scale.
 
-    ``show`` is called with the results of every stored scale; what it returns is displayed.
+    ``show`` is called with the results of every stored scale; what it returns is displayed.  Of
+    an experiment that waits in the queue of long runs the expected time is shown.
 
     >>> list(opening("fedacs_p", show=lambda kept: None))  # doctest: +ELLIPSIS
     scale   took ...
@@ -20,9 +21,10 @@ def opening(experiment, show=Results.grid):
     """
     from IPython.display import display
 
-    _check.one_of("experiment", experiment, {name for name, _ in stored()})
+    waits = queued()
+    _check.one_of("experiment", experiment, {name for name, _ in stored()} | {*waits})
     found = stored(experiment)
-    display(durations(found))
+    display(durations(found, waits.get(experiment, {})))
     for kept in found.values():
         shown = show(kept)
         if shown is not None:
@@ -30,22 +32,26 @@ def opening(experiment, show=Results.grid):
     return found
 
 
-def durations(found):
-    """What each scale takes, one row per scale; those that nobody has run yet are named, too."""
+def durations(found, waits=None):
+    """What each scale takes, one row per scale; those that nobody has run yet are named, too.
+
+    ``waits`` holds the minutes that the queue expects for the whole of a scale."""
     rows = []
     for scale in SCALES:
-        told = NOT_YET if scale != "smoke" else SMOKE
+        cells = NOT_YET if scale != "smoke" else SMOKE
+        if scale in (waits or {}):
+            cells = (f"not run yet; all of it: about {in_words(waits[scale])}", *NOT_YET[1:])
         if scale in found:
             record = found[scale].record
             rounds = sorted({case["rounds"] for case in record["cases"]})
-            told = (
+            cells = (
                 in_words(found[scale].minutes),
                 " or ".join(map(str, rounds)),
                 str(len(record["seeds"])),
                 record["date"],
                 record["machine"],
             )
-        rows.append((scale, *told))
+        rows.append((scale, *cells))
     return Shown(HEAD, rows)
 
 

@@ -46,11 +46,11 @@ def round_work(algorithm, fed, after=2):
     >>> both > 2 * alone  # a model for all, and one of its own
     True
     """
-    fed = copy.copy(fed)
-    fed.engine = "loop"  # the counter sees neither other threads nor operations in place
     state = algorithm.start(fed)
     for k in range(_check.whole("after", after, at_least=0)):
         state = algorithm.round(state, fed.at(k), fed.everyone)
+    fed = copy.copy(fed)
+    fed.engine = "loop"  # the counter sees neither other threads nor operations in place
     with FlopCounterMode(display=False) as counter:
         algorithm.round(state, fed.at(after), fed.everyone)
     return counter.get_total_flops()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pfl_lib._show import Shown
-from pfl_lib.book.experiments.canary import DECIDES, of_run, sings
+from pfl_lib.book.experiments.canary import DECIDES, canary_setting, is_current
 
 SCALES = ("smoke", "laptop", "paper")
 HEAD = ("method", "last round", "best round", "worst 10 %", "seconds", "sent", "paper", "ours − it")
@@ -27,7 +27,7 @@ class Results:
     record: dict
 
     def of(self, method, case=None):
-        """The runs of a method (in one case, or in all), one record a seed."""
+        """The runs of a method (in one case, or in all), one record per seed."""
         runs = self.record["runs"]
         return [r for r in runs if r["method"] == method and case in (None, r["case"])]
 
@@ -49,6 +49,11 @@ class Results:
     def methods_in(self, case):
         """Those that were run in this case: at paper scale not all may be yet."""
         return [method for method in self.methods if self.of(method, case)]
+
+    def diverged(self, method=None, case=None):
+        """The runs whose models were no longer finite: in which round, and in whose words."""
+        ends = self.record.get("diverged", [])
+        return [r for r in ends if method in (None, r["method"]) and case in (None, r["case"])]
 
     def values(self, method, what="last", case=None):
         """One number a seed: ``last``, ``best``, ``worst 10 %``, ``seconds``, or of ``extra``."""
@@ -103,7 +108,7 @@ class Results:
         return 100 * self.mean(method, self.record["judged"], case) - theirs
 
     def message(self, method, what="last", case=None):
-        """The accuracy of the message u in the last or the best round, one number a seed; [] for
+        """The accuracy of the message u in the last or the best round, one number per seed; [] for
         methods without messages."""
         pick = max if what == "best" else (lambda rounds: rounds[-1])
         kept = [r.get("extra_models", {}).get("u") for r in self.of(method, case)]
@@ -132,6 +137,8 @@ class Results:
             if self.message(method, case=case):
                 tested = (_percent(self.message(method, what, case)) for what in ("last", "best"))
                 rows.append((MESSAGE.format(method), *tested, *[""] * 5))
+        for method in dict.fromkeys(r["method"] for r in self.diverged(case=case)):
+            rows.append((method, self.broke(method, case), *[""] * 6))
         return Shown(HEAD, rows, bold, self.caption(case))
 
     def grid(self, what=None, cases=None, bold=None):
@@ -141,6 +148,8 @@ class Results:
 
         def cell(method, case):
             ours = self.percent(method, what, case) if self.of(method, case) else ""
+            if self.diverged(method, case):
+                ours = f"{ours} {self.broke(method, case)}".strip()
             theirs = self.paper(method, case)
             return ours + (f" [{theirs:.1f}]" if ours and theirs is not None else "")
 
@@ -149,7 +158,8 @@ class Results:
             return _percent(found) if found else ""
 
         lines = []  # of each method: its label, and what stands in the cell of a case
-        for method in self.methods:
+        broken = [r["method"] for r in self.diverged()]
+        for method in dict.fromkeys([*self.methods, *broken]):
             lines.append((method, functools.partial(cell, method)))
             if what in ("last", "best") and any(self.message(method, case=c) for c in cases):
                 lines.append((MESSAGE.format(method), functools.partial(message, method)))
@@ -163,6 +173,12 @@ class Results:
         printed = any(entry["paper"] for entry in self.record["cases"])
         note = f"{what} round, in %{BRACKETS * printed}. {self.caption()}"
         return Shown(head, rows, bold, note)
+
+    def broke(self, method, case=None):
+        """In which rounds a method's runs broke, one number per seed."""
+        ends = self.diverged(method, case)
+        rounds = ", ".join(str(r["round"]) for r in ends)
+        return f"diverged (round{'s' * (len(ends) > 1)} {rounds})"
 
     def percent(self, method, what="last", case=None, digits=2):
         """Mean ± standard deviation over the seeds, in %."""
@@ -187,10 +203,12 @@ class Results:
         wrong = [
             {key: entry[key] for key in DECIDES}
             for entry in self.record["canary"]
-            if not sings(entry)
+            if not is_current(entry)
         ]
         found = [
-            r["method"] for r in self.record["runs"] if wrong and of_run(r["settings"]) in wrong
+            r["method"]
+            for r in [*self.record["runs"], *self.diverged()]
+            if wrong and canary_setting(r["settings"]) in wrong
         ]
         return list(dict.fromkeys(found))
 
@@ -238,6 +256,21 @@ def stored(experiment=None):
     return found
 
 
+def queued():
+    """What the queue of long runs (``make trial``) expects: minutes by experiment and scale.
+
+    >>> all(minutes > 0 for scales in queued().values() for minutes in scales.values())
+    True
+    """
+    found: dict[str, dict[str, float]] = {}
+    for path in result_files("trial.json"):
+        for job in json.loads(path.read_text(encoding="utf-8"))["jobs"]:
+            scales = found.setdefault(job["experiment"], {})
+            scale = job.get("scale", "paper")
+            scales[scale] = scales.get(scale, 0) + job["minutes"]
+    return found
+
+
 def result_files(pattern="*/*.json"):
     """The result files that match, in order: those that came with the library, and, in place of
     these, those of the folder one works in.
@@ -274,7 +307,7 @@ def compact(record):
     """JSON with one line for each plain list or small table: short to read, small to keep."""
     text = []
     for key, value in record.items():
-        if key in ("runs", "canary"):
+        if key in ("runs", "diverged", "canary"):
             lines = ",\n  ".join(json.dumps(line, ensure_ascii=False) for line in value)
             body = f"[\n  {lines}\n ]"
         else:

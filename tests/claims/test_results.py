@@ -1,0 +1,69 @@
+"""What the page of results says about the stored runs."""
+
+from pfl_lib.book.experiments import overview, stored
+from pfl_lib.book.experiments.matrix import matrix
+
+RESULTS = stored()
+
+
+def test_blue_is_rare():
+    rows = [row for _, rows in matrix(RESULTS).blocks.values() for row in rows]
+    share = {}
+    for both in (True, False):
+        cells = [c for row in rows if row.both == both for c in row.cells.values()]
+        share[both] = sum(c.points > 0 and not c.noise for c in cells) / len(cells)
+        assert len(cells) > 50
+    assert share[True] < 0.15 and share[False] > 2 * share[True]
+
+
+def scaffold(scale, kinds=("iid", "pathological", "grouped")):
+    """SCAFFOLD less FedAvg in points, best round: ours and the paper's by column."""
+    ours, theirs = {}, {}
+    for kind in kinds:
+        found = RESULTS.get((f"fedamp_{kind}", scale))
+        for case in found.cases if found else ():
+            gap = found.mean("SCAFFOLD", "best", case) - found.mean("FedAvg", "best", case)
+            ours[kind, case] = 100 * gap
+            theirs[kind, case] = found.paper("SCAFFOLD", case) - found.paper("FedAvg", case)
+    return ours, theirs
+
+
+def test_scaffold_beside_fedavg():
+    ours, theirs = scaffold("laptop")
+    assert len(ours) == 12
+    assert min(theirs.values()) < -38.5 and max(theirs.values()) > 78.5
+    assert min(ours.values()) > -0.5 and 21 <= max(ours.values()) < 21.5
+    assert all(gap < 8 for (kind, _), gap in ours.items() if kind != "pathological")
+    paper, _ = scaffold("paper")
+    assert len(paper) == 2 and all(-10.5 < gap < -6 for gap in paper.values())
+
+
+def test_spfl_is_first_where_clients_differ():
+    found = RESULTS["spfl_table1", "laptop"]
+    for case in found.cases:
+        best = max(found.methods, key=lambda m: found.mean(m, "last", case))
+        assert (best == "SPFL") == ("non-IID" in case)
+
+
+def test_cifar10_is_harder_than_fashion():
+    found = RESULTS["fedacs_table1", "laptop"]
+    for method in ("Separate", "Ditto"):
+        of = {c: 100 * found.mean(method, "last", c) for c in found.cases}
+        assert of["FMNIST"] - of["CIFAR10"] > 30
+        assert abs(found.paper(method, "FMNIST") - found.paper(method, "CIFAR10")) < 2
+
+
+def test_alone_is_near_the_best_of_fedalas_table():
+    found = RESULTS["fedala_main", "laptop"]
+    for case in found.cases:
+        best = {m: 100 * found.mean(m, "best", case) for m in found.methods}
+        assert best["FedAvg"] + 7 < best["FedALA"] < best["Separate"]
+        assert max(best.values()) - best["Separate"] < 2
+
+
+def test_no_small_run_is_held_against_a_paper():
+    for (name, scale), found in RESULTS.items():
+        told = overview.carries(name, scale, found)
+        networks = {r["settings"]["parameters"] for r in found.record["runs"]}
+        if scale != "paper" or (name, scale) == ("fedamp_grouped", "paper"):
+            assert told != "the paper's network and clients", (name, scale, networks)
