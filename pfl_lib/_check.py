@@ -28,25 +28,27 @@ def between(name, value, low, high, ends="[]"):
     return float(value)
 
 
-def whole(name, value, at_least=1):
-    """An integer not below ``at_least``."""
+MOST = 2**62  # what a machine's whole numbers hold, and more than anyone waits for
+
+
+def whole(name, value, at_least=1, at_most=MOST):
+    """An integer from ``at_least`` to ``at_most``."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)
-    except TypeError:
+    except (TypeError, RuntimeError):  # torch has no number for a tensor without storage
         number = None
     if number is None or number < at_least:
         raise ValueError(f"{name} must be a whole number >= {at_least}, got {value!r}")
+    if number > at_most:
+        raise ValueError(f"{name} must be at most {at_most:,}, got {value!r}")
     return number
 
 
 def one_of(name, value, allowed):
     """One of the allowed words; a near miss is named."""
     allowed = list(allowed)
-    if any(type(value) is bool or type(a) is bool for a in allowed):  # True counts as 1 elsewhere
-        found = any(value is a for a in allowed)
-    else:
-        found = value in allowed
-    if found:
+    # of the same type: True is not 1 here, and an array is not asked whether it equals a word
+    if any(value is a or (type(value) is type(a) and value == a) for a in allowed):
         return value
     near = difflib.get_close_matches(str(value), [str(a) for a in allowed], n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -73,9 +75,33 @@ def numbers(name, value):
     import torch
 
     try:
-        return torch.as_tensor(value)
+        found = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(f"{name} must be a tensor or a list of numbers, got {value!r}") from None
+    if found.is_meta or found.is_complex():
+        what = "no numbers" if found.is_meta else "complex numbers"
+        raise TypeError(f"{name} must hold real numbers; this tensor holds {what}")
+    return found
+
+
+def several(name, value, what="values"):
+    """A list, tuple or other collection as a tuple; text and single numbers are none."""
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        return tuple(value)
+    except TypeError:
+        raise TypeError(f"{name} must be a list of {what}, got {value!r}") from None
+
+
+def path(name, value):
+    """A path in the file system."""
+    import os
+    from pathlib import Path
+
+    if not isinstance(value, (str, os.PathLike)) or not str(value):
+        raise TypeError(f"{name} must be a path, got {value!r}")
+    return Path(value)
 
 
 def models(name, value):

@@ -38,7 +38,9 @@ GROUPED: dict[str, dict[str, Any]] = {
 def groups_of(data, setting, classes, clients, sizes, share, scale, over):
     """The arguments of :func:`grouped`, checked: classes, clients and sizes of each group."""
     _check.between("share", share, 0, 1)
-    _check.positive("scale", scale)
+    scale = _check.positive("scale", scale)
+    if scale > 1e6:
+        raise ValueError(f"scale must be at most 1,000,000, got {scale!r}")
     _check.one_of("over", over, ("classes", "images"))
     name = ""
     if setting is None and data.name in GROUPED and classes is clients is sizes is None:
@@ -48,7 +50,10 @@ def groups_of(data, setting, classes, clients, sizes, share, scale, over):
     elif classes is None:
         parts = torch.arange(len(data.classes)).tensor_split(min(5, len(data.classes)))
         classes = tuple(tuple(part.tolist()) for part in parts)
-    classes = tuple(tuple(int(c) for c in group) for group in classes)
+    classes = _check.several("group_classes", classes, "tuples of classes")
+    classes = tuple(_class_numbers(f"group_classes[{g}]", group) for g, group in enumerate(classes))
+    if not classes:
+        raise ValueError("group_classes must name the classes of one group or more, got none")
     for g, group in enumerate(classes):
         _check_group(f"group_classes[{g}]", group, data, share)
     clients = _for_each_group("group_clients", 4 if clients is None else clients, len(classes))
@@ -79,6 +84,12 @@ def _of_setting(data, setting, classes, clients, sizes):
     return classes, clients, sizes, name
 
 
+def _class_numbers(name, group):
+    """The classes of one group, which must be whole numbers."""
+    named = _check.several(name, group, "classes")
+    return tuple(_check.whole(name, c, at_least=-_check.MOST) for c in named)
+
+
 def _check_group(name, group, data, share):
     """Classes that exist, none twice, and some left over for the others' share."""
     if not group or len(set(group)) != len(group):
@@ -96,12 +107,15 @@ def _check_group(name, group, data, share):
 
 
 def _for_each_group(name, value, groups):
-    values = [value] * groups if not hasattr(value, "__len__") else list(value)
+    try:
+        values = list(value)
+    except TypeError:  # one number for all
+        values = [value] * groups
     if len(values) != groups:
         raise ValueError(
             f"{name} must be one number, or one for each of {groups} groups: {value!r}"
         )
-    return tuple(_check.whole(name, v) for v in values)
+    return tuple(_check.whole(name, v, at_most=10**9) for v in values)
 
 
 def _superclasses(data):
@@ -137,7 +151,7 @@ def quota(sizes, dominating, weights, share, seed, part):
 def test_quota(data, test_size, dominating, weights, share, seed):
     """Test samples of each client; a client may not hold one twice, clients may share them."""
     asked = test_size is not None
-    test_size = _check.whole("test_size", test_size) if asked else TEST_SIZE
+    test_size = _check.whole("test_size", test_size, at_most=10**9) if asked else TEST_SIZE
     have = torch.bincount(data.y_test, minlength=len(data.classes))
     while test_size > 0:
         sizes = torch.full((len(dominating),), test_size)

@@ -16,8 +16,31 @@ def _is_number(word):
     return bool(re.match(r"[-+−±<>[(]?\d(?!.*[a-z]{3})", word))
 
 
+class Link(str):
+    """A word in a table that leads somewhere.
+
+    >>> Link("FedAMP", "fedamp.html").href
+    'fedamp.html'
+    """
+
+    href: str
+
+    def __new__(cls, word, href):
+        made = super().__new__(cls, word)
+        made.href = href
+        return made
+
+
+def _word(word):
+    text = html.escape(word).replace("_", "_<wbr>")  # long names may break there
+    return f'<a href="{html.escape(word.href)}">{text}</a>' if isinstance(word, Link) else text
+
+
 class Shown:
     """Rows of words under a head.  ``bold`` names the first cell of a row to be set in bold.
+
+    A ``sortable`` table can be sorted by any column and filtered where the book's script runs
+    (static/tables.js); on a phone its rows stand one below the other, so that nothing is cut off.
 
     >>> print(Shown(("", "tested", "accuracy"), [("alone", "at home", "0.5"), ("all", "", "0.75")]))
            tested   accuracy
@@ -25,9 +48,9 @@ class Shown:
     all                 0.75
     """
 
-    def __init__(self, head, rows, bold=None, note="", wide=False):
+    def __init__(self, head, rows, bold=None, note="", wide=False, sortable=False):
         self.head, self.rows = tuple(head), [tuple(row) for row in rows]
-        self.bold, self.note = bold, note
+        self.bold, self.note, self.sortable = bold, note, sortable
         # columns of sentences: else the browser squeezes the last ones
         self.style = ' style="min-width: 7.5em"' if wide else ""
 
@@ -42,14 +65,16 @@ class Shown:
         return "\n".join([*text, self.note] if self.note else text)
 
     def _repr_html_(self):
+        if self.sortable:
+            return self._sortable()
         head = "".join(
             f'<th scope="col"{self.style}>{html.escape(word)}</th>' for word in self.head
         )
         body = ""
         for row in self.rows:
-            first = html.escape(row[0])
+            first = _word(row[0])
             first = f"<strong>{first}</strong>" if row[0] == self.bold else first
-            cells = "".join(f"<td{_style(word)}>{html.escape(word)}</td>" for word in row[1:])
+            cells = "".join(f"<td{_style(word)}>{_word(word)}</td>" for word in row[1:])
             room = ' style="min-width: 10em"' if len(row[0]) > 20 else ""
             body += f'<tr><th scope="row"{room}>{first}</th>{cells}</tr>'
         note = f"<p>{html.escape(self.note)}</p>" if self.note else ""
@@ -57,6 +82,50 @@ class Shown:
         # wide tables scroll; the keyboard must reach what scrolls
         reached = 'tabindex="0" role="region" aria-label="table"'
         return f'<div style="overflow-x: auto" {reached}>{table}</div>{note}'
+
+    def _sortable(self):
+        """With roles: a table whose rows a phone shows as blocks is still read out as a table."""
+        head = "".join(
+            f'<th scope="col" role="columnheader">{html.escape(word)}</th>' for word in self.head
+        )
+        body = ""
+        for row in self.rows:
+            first = _word(row[0])
+            first = f"<strong>{first}</strong>" if row[0] == self.bold else first
+            cells = "".join(
+                f'<td role="cell" data-label="{html.escape(name)}"{_style(word)}>{_word(word)}</td>'
+                for name, word in zip(self.head[1:], row[1:])
+            )
+            body += f'<tr role="row"><th scope="row" role="rowheader">{first}</th>{cells}</tr>'
+        note = f"<p>{html.escape(self.note)}</p>" if self.note else ""
+        groups = (
+            f'<thead role="rowgroup"><tr role="row">{head}</tr></thead>'
+            f'<tbody role="rowgroup">{body}</tbody>'
+        )
+        table = f'<table class="table pfl-sortable" role="table">{groups}</table>'
+        box = 'class="pfl-sortable-box" tabindex="0" role="region" aria-label="table"'
+        return f"<div {box}>{table}</div>{note}"
+
+
+class Folded:
+    """Things to show under a title that one opens.
+
+    >>> Folded("more", Shown(("",), [("word",)]))
+    more
+    <BLANKLINE>
+    word
+    """
+
+    def __init__(self, title, *things):
+        self.title, self.things = title, things
+
+    def __repr__(self):
+        return "\n".join([self.title, *map(repr, self.things)])
+
+    def _repr_html_(self):
+        inner = "".join(thing._repr_html_() for thing in self.things)
+        title = html.escape(self.title)
+        return f'<details class="pfl-fold"><summary>{title}</summary>{inner}</details>'
 
 
 def table(rows, columns, note="", digits=2):

@@ -105,6 +105,10 @@ class NegativeExponential(Attention):
 
     half_kernel: bool = False
 
+    def __post_init__(self):
+        super().__post_init__()
+        _check.flag("half_kernel", self.half_kernel)
+
     name: ClassVar[str] = "negative_exponential"
 
     @property

@@ -16,7 +16,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from pfl_lib import _check
-from pfl_lib.federation import Federation
+from pfl_lib.federation import Federation, checked_federation
 from pfl_lib.random import keyed_generator
 from pfl_lib.work import DeprecatedTrain, Settings, Work
 
@@ -192,6 +192,7 @@ class Faulty(OtherUploads):
     seed: int = 0
 
     def __post_init__(self):
+        checked_federation("fed", self.fed)
         _check.one_of("kind", self.kind, KINDS)
         _check.one_of("of", self.of, ("model", "update"))
         _check.whole("seed", self.seed, at_least=0)
@@ -269,6 +270,7 @@ class Masked(OtherUploads):
     seed: int = 0
 
     def __post_init__(self):
+        checked_federation("fed", self.fed)
         _check.positive("scale", self.scale)
         _check.whole("seed", self.seed, at_least=0)
 

@@ -122,7 +122,7 @@ def checked_federation(name: str, fed: Any) -> Any:
 def checked_clients(fed: Federation, who: Any) -> list[int]:
     """The client numbers in ``who``; a TypeError or ValueError where they are none of ``fed``'s."""
     try:
-        given = torch.as_tensor(who).cpu()
+        given = _check.numbers("who", who).cpu()
         if (given.is_floating_point() and len(given)) or given.dtype == torch.bool:
             raise TypeError
         clients = given.tolist()
@@ -139,7 +139,7 @@ def checked_clients(fed: Federation, who: Any) -> list[int]:
 def check_work(fed: Federation, work: Work, clients: Sequence[int]) -> None:
     """Refuse rows that do not fit the clients or the model."""
     for name, rows in work.rows.items():
-        if not isinstance(rows, Tensor):
+        if not isinstance(rows, Tensor) or not rows.ndim:
             raise TypeError(f"rows[{name!r}] must be a tensor, one row per client, got {rows!r}")
         if len(rows) != len(clients):
             raise ValueError(

@@ -197,9 +197,9 @@ def inside_share(xi, groups):
     >>> inside_share(xi, torch.tensor([0, 0, 1]))
     0.5
     """
-    others = _check.numbers("xi", xi).detach().cpu().clone().fill_diagonal_(0)
-    groups = _groups(groups)
+    others, groups = _check.numbers("xi", xi).detach().cpu().clone(), _groups(groups)
     _one_row_per_client(others, groups)
+    others.fill_diagonal_(0)
     same = groups[:, None] == groups[None, :]
     return ((others * same).sum(1) / others.sum(1).clamp(min=1e-30)).mean().item()
 
@@ -292,11 +292,11 @@ def f1(predicted, y):
         raise ValueError(f"predicted must have y's shape {tuple(y.shape)}, got {predicted.shape}")
     if y.ndim == 1:
         classes = 1 + int(max(predicted.max(), y.max()))
-        said, true = _one_hot(predicted, classes), _one_hot(y, classes)
+        positive, true = _one_hot(predicted, classes), _one_hot(y, classes)
     else:
-        said, true = _binary(predicted), _binary(y)
-    right = 2 * (said & true).sum(0).double()
-    among = said.sum(0) + true.sum(0)
+        positive, true = _binary(predicted), _binary(y)
+    right = 2 * (positive & true).sum(0).double()
+    among = positive.sum(0) + true.sum(0)
     return _mean_of_measured((right / among)[among > 0].tolist())
 
 
@@ -371,7 +371,7 @@ def _table(counts):
     counts = _check.numbers("counts", counts).double()
     if counts.ndim != 2 or not bool((counts >= 0).all() and (counts.sum(1) > 0).all()):
         raise ValueError(
-            "counts must be a table of numbers >= 0, one row a client and none of them empty; "
+            "counts must be a table of numbers >= 0, one row per client and none of them empty; "
             f"got shape {tuple(counts.shape)}"
         )
     return counts

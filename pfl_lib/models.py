@@ -33,7 +33,7 @@ class Model(nn.Module):
     output: nn.Module
 
     def features(self, x):
-        """The representation that the head reads, one row a sample."""
+        """The representation that the head reads, one row per sample."""
         raise NotImplementedError
 
     def forward(self, x):
@@ -59,6 +59,11 @@ def layers(model):
     for name in (n for n, p in model.named_parameters() if p.requires_grad):
         groups.setdefault(layer_of(name), []).append(name)
     return [(layer, tuple(names)) for layer, names in groups.items()]
+
+
+def _width(name, value, at_least=1):
+    """How many numbers a layer takes or gives."""
+    return _check.whole(name, value, at_least, at_most=2**24)
 
 
 def parameter_count(model):
@@ -124,7 +129,8 @@ class ConvolutionalNetwork(Model):
         super().__init__()
         given = {"channels": channels, "size": size, "classes": classes, "wide": wide}
         for argument, value in given.items():
-            _check.whole(argument, value)
+            _width(argument, value)
+        _check.whole("padding", padding, at_least=0, at_most=64)
         side = size
         for _ in filters:
             side = (side + 2 * padding - 4) // 2
@@ -240,7 +246,7 @@ def logistic_regression(inputs, classes):
     >>> logistic_regression(64, 10)(torch.zeros(5, 1, 8, 8)).shape
     torch.Size([5, 10])
     """
-    return LogisticRegression(_check.whole("inputs", inputs), _check.whole("classes", classes))
+    return LogisticRegression(_width("inputs", inputs), _width("classes", classes))
 
 
 def mlp(inputs, classes, hidden=(100,)):
@@ -249,8 +255,8 @@ def mlp(inputs, classes, hidden=(100,)):
     >>> mlp(64, 10, hidden=(32, 16))(torch.zeros(5, 1, 8, 8)).shape
     torch.Size([5, 10])
     """
-    hidden = tuple(_check.whole("hidden", width) for width in hidden)
-    return MLP(_check.whole("inputs", inputs), _check.whole("classes", classes), hidden)
+    hidden = tuple(_width("hidden", width) for width in _check.several("hidden", hidden, "widths"))
+    return MLP(_width("inputs", inputs), _width("classes", classes), hidden)
 
 
 def mcmahan_cnn(channels, size, classes, padding=2):
@@ -303,8 +309,8 @@ def resnet18(channels, classes, width=64, stem="small"):
     torch.Size([2, 10])
     """
     _check.one_of("stem", stem, ("small", "imagenet"))
-    _check.whole("channels", channels)
-    return ResNet18(channels, _check.whole("classes", classes), _check.whole("width", width), stem)
+    _width("channels", channels)
+    return ResNet18(channels, _width("classes", classes), _width("width", width), stem)
 
 
 def fasttext(vocabulary, classes, dim=32):
@@ -315,8 +321,8 @@ def fasttext(vocabulary, classes, dim=32):
     >>> parameter_count(fasttext(98_635, 4))
     3157508
     """
-    _check.whole("vocabulary", vocabulary, at_least=2)
-    return FastText(vocabulary, _check.whole("classes", classes), _check.whole("dim", dim))
+    _width("vocabulary", vocabulary, at_least=2)
+    return FastText(vocabulary, _width("classes", classes), _width("dim", dim))
 
 
 class LowRank(nn.Module):
@@ -380,7 +386,7 @@ def with_lora(
     """
     if not isinstance(module, nn.Module):
         raise TypeError(f"module must be an nn.Module, got {module!r}")
-    rank = _check.whole("rank", rank)
+    rank = _width("rank", rank)
     scale = 1.0 if alpha is None else _check.positive("alpha", alpha) / rank
     _check.whole("seed", seed, at_least=0)
     whole = head_prefixes(module) if _check.flag("head", head) else ()
@@ -392,7 +398,8 @@ def with_lora(
         and getattr(part, "padding_mode", "zeros") == "zeros"
         and not (whole and f"{name}.".startswith(whole))
     }
-    chosen = list(fits) if layers is None else [_check.one_of("layers", n, fits) for n in layers]
+    named = fits if layers is None else _check.several("layers", layers, "names")
+    chosen = [_check.one_of("layers", name, fits) for name in named]
     if not chosen:
         raise ValueError(
             f"layers must name a linear layer or a convolution of {type(module).__name__}, "
@@ -547,8 +554,9 @@ def cnn1d(channels, classes, filters=(32, 64)):
     >>> cnn1d(9, 6)(torch.zeros(5, 9, 128)).shape
     torch.Size([5, 6])
     """
-    _check.whole("channels", channels)
-    filters = tuple(_check.whole("filters", width) for width in filters)
+    _width("channels", channels)
+    filters = _check.several("filters", filters, "two numbers")
+    filters = tuple(_width("filters", width) for width in filters)
     if len(filters) != 2:
         raise ValueError(f"filters must be two numbers, one for each convolution, got {filters!r}")
-    return SeriesNetwork(channels, _check.whole("classes", classes), filters)
+    return SeriesNetwork(channels, _width("classes", classes), filters)

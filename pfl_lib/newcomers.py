@@ -72,7 +72,7 @@ def serve_newcomers(
     >>> history = pfl_lib.run(method, fed, rounds=3, progress=False)
     >>> served = pfl_lib.serve_newcomers(method, history.state, fed, newcomers)
     >>> served.how, served.mean > 0.5
-    ('the shared body with a head trained at home', True)
+    ('the shared body with a head trained locally', True)
     """
     if not isinstance(method, Algorithm):
         raise TypeError(f"method must be an Algorithm, got {method!r}; see algorithm(name)")

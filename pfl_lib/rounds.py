@@ -41,9 +41,9 @@ def run(
 
     ``participation`` is the share of clients that take part in a round, drawn anew each round by
     the federation's seed.  Models are tested every ``evaluate_every`` rounds and after the last.
-    ``callbacks`` are told of every step: see :mod:`pfl_lib.callbacks`.
+    ``callbacks`` are notified of every step: see :mod:`pfl_lib.callbacks`.
 
-    A client whose training ends in NaN or infinity is noticed before anybody hears of it.
+    A client whose training ends in NaN or infinity is noticed before its model is sent.
     ``broken="stop"`` ends the run there, "drop" repeats the round as if the client had stayed
     away, "restore" puts back the model it began the round's training with; ``history.broken``
     says which clients, and when.
@@ -61,6 +61,7 @@ def run(
     _check_method(algorithm, participation, broken)
     _check_folder(checkpoint)
     callbacks = _checked_callbacks(callbacks)
+    _check.flag("progress", progress)
 
     settings = {
         "algorithm": algorithm.name,
@@ -84,19 +85,19 @@ def run(
     with tqdm(total=rounds, **how) as bar, ExitStack() as ending:
         for one in callbacks:
             ending.callback(one.on_end, now)
-        _tell(callbacks, "on_start", now)
+        _notify(callbacks, "on_start", now)
         if not now.history.stopped:
             _forget_early(now, evaluate_every)
         while now.round < rounds and not now.history.stopped:
             _one_round(now, participation, broken)
-            _tell(callbacks, "on_round_end", now)
+            _notify(callbacks, "on_round_end", now)
             if now.round % evaluate_every == 0 or _is_last(now):
                 _measure(now, broken)
-                _tell(callbacks, "on_evaluate", now)
+                _notify(callbacks, "on_evaluate", now)
                 bar.set_postfix({now.history.metric: f"{now.history.last:.4f}"})
             if checkpoint is not None and (now.round % checkpoint_every == 0 or _is_last(now)):
                 _save(now, callbacks)
-                _tell(callbacks, "on_checkpoint", now)
+                _notify(callbacks, "on_checkpoint", now)
             bar.update()
         now.history.state = now.state
     return now.history
@@ -106,7 +107,7 @@ def _is_last(now: Moment) -> bool:
     return now.round == now.rounds or bool(now.history.stopped)
 
 
-def _tell(callbacks: Sequence[Callback], what: str, now: Moment) -> None:
+def _notify(callbacks: Sequence[Callback], what: str, now: Moment) -> None:
     for one in callbacks:
         getattr(one, what)(now)
 
@@ -139,10 +140,10 @@ def _check_folder(checkpoint: Any) -> None:
         raise ValueError(f"checkpoint must be the path of a folder, got the file {checkpoint!r}")
 
 
-def _checked_callbacks(callbacks: Any) -> list[Callback]:
+def _checked_callbacks(callbacks: Any) -> tuple[Callback, ...]:
     if isinstance(callbacks, (str, Callback)) or not hasattr(callbacks, "__iter__"):
         raise TypeError(f"callbacks must be a list of Callback objects, got {callbacks!r}")
-    callbacks = list(callbacks)
+    callbacks = _check.several("callbacks", callbacks, "Callback objects")
     for one in callbacks:
         if not isinstance(one, Callback):
             raise TypeError(f"callbacks must hold Callback objects, got {one!r}")

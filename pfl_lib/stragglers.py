@@ -70,7 +70,7 @@ def timetable(stragglers, clients):
     * ``"alternating"``: the same clients and delays, but after each late arrival a straggler is on
       time once, as in that paper's public code; a server that drops late models hears them too;
     * a number s: the last s clients, with delays 1, 2, …, s; 0 means nobody is late;
-    * one entry a client: its delay, or several delays that follow each other.
+    * one entry per client: its delay, or several delays that follow each other.
 
     >>> timetable("spfl", clients=10).delays[4:]
     ((0,), (1,), (2,), (3,), (4,), (5,))
@@ -103,7 +103,7 @@ def check(stragglers):
     """
     if isinstance(stragglers, str):
         _check.one_of("stragglers", stragglers, NAMED)
-    elif isinstance(stragglers, Sequence):
+    elif isinstance(stragglers, Sequence) and not isinstance(stragglers, bytes):
         for q in stragglers:
             _cycle(q)
     else:

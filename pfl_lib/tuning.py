@@ -121,7 +121,8 @@ def tune(
     if not isinstance(fed, LocalFederation):
         raise TypeError(f"fed must be a pfl_lib.Federation, got {fed!r}")
     rounds = _check.whole("rounds", rounds)
-    _check.between("participation", participation, 0, 1, "(]")
+    participation = _check.between("participation", participation, 0, 1, "(]")
+    _check.flag("progress", progress)
     _check.between("share", share, 0, 1, "()")
     seeds = _checked_seeds(seeds)
     folder = _checked_folder(folder)
@@ -155,7 +156,8 @@ def _with_run(trial, method, fed, seed, rounds, participation, share, folder):
     if seed is not None:
         fed = fed.replace(seed=seed, init_seed=seed)
     _, validation = fed.hold_out(share, seed=seed or 0)
-    key = {"method": method.name, **method.settings(), **validation.describe()}
+    # apart from each other: a method may have a learning rate of its own beside the federation's
+    key = {"method": [method.name, method.settings()], "federation": validation.describe()}
     key |= {"rounds": rounds, "participation": participation, "version": __version__}
     name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
     file = None if folder is None else folder / f"{name}.json"
@@ -174,6 +176,7 @@ def _with_run(trial, method, fed, seed, rounds, participation, share, folder):
 
 def _run(method, validation, rounds, participation, checkpoint):
     how = {"participation": participation, "evaluate_every": rounds, "checkpoint": checkpoint}
+    how["checkpoint_every"] = max(1, rounds // 5)
     try:
         history = run(method, validation, rounds, progress=False, **how)
     except FloatingPointError as error:

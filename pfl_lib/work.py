@@ -41,7 +41,7 @@ class Prox(NamedTuple):
     >>> x = fed.initial()
     >>> free = train(fed, x, fed.everyone)
     >>> held = train(fed, x, fed.everyone, prox=Prox(x, strength=10.0))
-    >>> bool((held - x).norm() < (free - x).norm())  # on a leash
+    >>> bool((held - x).norm() < (free - x).norm())  # held near x
     True
     """
 
@@ -124,8 +124,15 @@ class Work:
 
     def __post_init__(self):
         _check.one_of("step", self.step, STEPS)
+        for name in ("rows", "shared", "numbers"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise TypeError(f"{name} must be a dictionary, got {getattr(self, name)!r}")
         if "w" not in self.rows:
             raise ValueError(f'rows must hold "w", the starting models; got {sorted(self.rows)}')
+        for name in _check.several("moves", self.moves, "names"):
+            _check.one_of("moves", name, self.rows)
+        if not isinstance(self.tag, str):
+            raise TypeError(f"tag must be text, got {self.tag!r}")
         _check.whole("repeats", self.repeats)
         _check.whole("group", self.group)
         _check.whole("noise", self.noise, at_least=0)

@@ -5,7 +5,7 @@ The library never imports this package.
 
 import importlib
 
-__all__ = ["experiments", "explore", "leakage", "papers", "plots", "theory"]
+__all__ = ["experiments", "explore", "leakage", "papers", "plots", "story", "theory"]
 
 
 def __getattr__(name):  # loaded when first asked for: some need matplotlib or a widget

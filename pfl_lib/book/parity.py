@@ -132,7 +132,7 @@ def _pfedme(c, lam=15.0, inner=3, rate=0.02, restart=False):
 
 
 def _fedphp(c, mu=0.9, lam=0.3, expected=ROUNDS):
-    """Li et al.: a moving average of one's own models teaches by its features (MMD)."""
+    """Li et al.: a moving average of its own models teaches by its features (MMD)."""
 
     def discrepancy(w, h, x):
         new, old = _features(w, x), _features(h, x)

@@ -75,8 +75,16 @@ def panels(count, size=(10, 4.2), rows=1, **how):
     return figure, axes
 
 
+def _number(axis, count):
+    """Clients 1, 2, … along an axis (their places stay 0, 1, …), not more than can be read."""
+    step = next(step for step in (1, 5, 10, 20, 50, 100, count) if count <= 12 * step)
+    at = sorted({0, *range(step - 1, count, step)})
+    axis.set_ticks(at, [str(i + 1) for i in at])
+
+
 def weights(xi, groups=None, ax=None, title="", self_too=False, top=None):
     """Heat map of collaboration weights: row i is what client i hears, lines part the groups.
+    Clients are numbered from 1.
 
     The diagonal is left white unless ``self_too``: a large self-weight would hide all others.
     ``top`` is the weight of the brightest colour, by default the largest there is; maps that are
@@ -84,8 +92,8 @@ def weights(xi, groups=None, ax=None, title="", self_too=False, top=None):
 
     >>> xi = torch.tensor([[0.0, 0.8, 0.2], [0.8, 0.0, 0.2], [0.5, 0.5, 0.0]])
     >>> ax = weights(xi, groups=torch.tensor([0, 0, 1]), title="who hears whom")
-    >>> ax.get_title()
-    'who hears whom'
+    >>> ax.get_title(), [text.get_text() for text in ax.get_xticklabels()]
+    ('who hears whom', ['1', '2', '3'])
     """
     xi = xi.detach().cpu().clone()
     if not self_too:
@@ -99,6 +107,8 @@ def weights(xi, groups=None, ax=None, title="", self_too=False, top=None):
             for edge in (groups[1:] != groups[:-1]).nonzero().flatten().tolist():
                 ax.axhline(edge + 0.5, color="white", lw=1)
                 ax.axvline(edge + 0.5, color="white", lw=1)
+        for axis, count in ((ax.yaxis, xi.shape[0]), (ax.xaxis, xi.shape[1])):
+            _number(axis, count)
         ax.set(xlabel="speaking client $j$", ylabel="hearing client $i$", title=title)
         ax.tick_params(length=0)
     return ax
@@ -219,13 +229,35 @@ def clients(histories, ax=None, title=""):
     return ax
 
 
+def strips(named, ax=None, title="", xlabel="mean test accuracy of the clients"):
+    """A result as a distribution: a row of dots per name, one per seed, and a line at the mean.
+
+    >>> ax = strips({"Separate": [0.5, 0.6], "FedAvg": [0.8, 0.7]})
+    >>> [text.get_text() for text in ax.get_yticklabels()]
+    ['Separate', 'FedAvg']
+    """
+    with plt.rc_context(STYLE):
+        if ax is None:
+            ax = plt.subplots(figsize=(8, 1.2 + 0.5 * len(named)), layout="constrained")[1]
+        for y, (name, values) in enumerate(named.items()):
+            values = torch.as_tensor(values).detach().cpu().double()
+            colour = colour_of(name, y)
+            ax.scatter(values, [y] * len(values), s=46, color=colour, alpha=0.6, linewidths=0)
+            ax.vlines(values.mean(), y - 0.3, y + 0.3, color=colour, lw=2.5)
+        ax.set_yticks(range(len(named)), list(named))
+        ax.set(xlabel=xlabel, title=title, ylim=(len(named) - 0.5, -0.5))
+        ax.tick_params(axis="y", length=0)
+    return ax
+
+
 def plane(points, groups, ax=None, messages=None, title="", label="client {}"):
     """Models with two parameters as points; arrows lead to the messages, where they are given.
+    ``label`` is filled with the client's number, counted from 1.
 
     >>> points = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
     >>> ax = plane(points, groups=[0, 0, 1], messages=points.mean(0).expand(3, 2))
-    >>> len(ax.texts) > 0
-    True
+    >>> [text.get_text() for text in ax.texts if text.get_text()]
+    ['client 1', 'client 2', 'client 3']
     """
     points = points.detach().cpu()
     with plt.rc_context(STYLE):
@@ -233,7 +265,7 @@ def plane(points, groups, ax=None, messages=None, title="", label="client {}"):
         for i, (x, y) in enumerate(points.tolist()):
             colour = PALETTE[int(groups[i]) % len(PALETTE)]
             ax.scatter(x, y, s=90, color=colour, zorder=3)
-            ax.annotate(label.format(i), (x, y), xytext=(7, 5), textcoords="offset points")
+            ax.annotate(label.format(i + 1), (x, y), xytext=(7, 5), textcoords="offset points")
             if messages is not None:
                 u, v = messages[i].tolist()
                 arrow = {"arrowstyle": "->", "color": colour, "lw": 1.5, "shrinkA": 5}
@@ -246,7 +278,7 @@ def plane(points, groups, ax=None, messages=None, title="", label="client {}"):
 
 def lines(named, ax=None, x=None, levels=None, title="", **axes):
     """Numbers by name, one line each, over ``x`` (0, 1, … by default); ``levels`` are dashed lines
-    across.  What is left over, such as labels and scales, is said to the axes.
+    across.  What is left over, such as labels and scales, is set on the axes.
 
     >>> ax = lines({"squares": [0, 1, 4, 9]}, levels={"a limit": 10}, xlabel="round")
     >>> ax.get_xlabel()
@@ -294,6 +326,7 @@ def valley(h, c, paths=None, marks=None, box=None, ax=None, title=""):
             ax.scatter(*point, color="black", s=45, zorder=4)
             ax.annotate(name, point, xytext=(7, 6), textcoords="offset points")
         ax.set(xlabel="first parameter", ylabel="second parameter", title=title)
+        ax.set_aspect("equal", adjustable="box")
         if paths:
             ax.legend(loc="best")
     return ax
@@ -362,7 +395,7 @@ def timeline(table, rounds, ax=None, title=""):
                 elif k == rounds - 1 and i not in here:
                     ax.plot((pulled[i] + 0.1, rounds), (i, i), color=PALETTE[1], ls=":")
         ax.set(xlabel="round", ylabel="client", title=title, xlim=(0, rounds))
-        ax.set_yticks(range(clients))
+        ax.set_yticks(range(clients), range(1, clients + 1))
         ax.set_xticks([k + 0.5 for k in range(rounds)], range(rounds))
         ax.invert_yaxis()
         ax.tick_params(length=0)
@@ -408,10 +441,12 @@ def _short(count):
     return str(count)
 
 
-def partition_bubbles(partition, data, ax=None, part="train", title=None):
+def partition_bubbles(partition, data, ax=None, part="train", title=None, top=None):
     """Who holds what: a bubble for each client (across) and class (up), its area the count.
 
-    Clients of one hidden group share a colour.  ``part``: ``"train"`` or ``"test"``.
+    Clients are numbered from 1; those of one hidden group share a colour.
+    ``part``: ``"train"`` or ``"test"``.  ``top`` is the
+    count of the largest possible bubble: charts that are to be compared want one for all.
 
     >>> import pfl_lib
     >>> data = pfl_lib.data.load("digits")
@@ -433,10 +468,10 @@ def partition_bubbles(partition, data, ax=None, part="train", title=None):
         box = ax.get_window_extent()
         cell = sorted(s / ax.figure.dpi for s in (box.width / (m + 1), box.height / (classes + 1)))
         diameter = 66 * min(1.5 * cell[0], cell[1])
-        area = max(3.0, diameter) ** 2 * counts[who, held] / largest
+        area = max(3.0, diameter) ** 2 * counts[who, held] / (top or largest)
         ax.scatter(who, held, s=area.clamp(min=1.5), c=colours, alpha=0.85, linewidths=0)
         ax.set(xlim=(-0.8, m - 0.2), ylim=(-0.8, classes - 0.2), xlabel="client", ylabel="class")
-        ax.xaxis.set_major_locator(plt.MaxNLocator(min(10, m), integer=True))
+        _number(ax.xaxis, m)
         if classes <= 20:
             # a name may hold anything, and between dollar signs matplotlib would read a formula
             ax.set_yticks(range(classes), [str(n).replace("$", r"\$") for n in data.classes])

@@ -243,8 +243,10 @@ def _check_optimizer(optimizer: Any, momentum: Any, nesterov: Any) -> None:
 def checked_device(device: str | torch.device | None) -> torch.device:
     """The device, which must be one that this machine has; None is a GPU where there is one."""
     try:
-        found = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    except (RuntimeError, TypeError) as error:
+        if device is None:
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        found = torch.device(device)
+    except (RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
             f"device must be None, or a device of torch such as 'cpu' or 'cuda:0', got {device!r}"
         ) from error

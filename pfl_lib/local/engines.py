@@ -71,7 +71,7 @@ def _with_state(
 ) -> dict[str, Tensor]:
     """What a step returned; models among it get the buffers that a forward pass leaves behind.
 
-    The pass is made by each model as it was before the step, whatever the step looked at.
+    The pass is made by each model as it was before the step, whatever data the step used.
     """
     new = dict(moved)
     for name, row in moved.items():
@@ -145,7 +145,7 @@ def deal(
     given = [_threads(workers).submit(take, job) for job in jobs]
     try:
         return [one.result() for one in given]
-    finally:  # after an error, or when somebody interrupts, nobody goes on working
+    finally:  # after an error, or an interrupt, no thread goes on working
         for one in given:
             one.cancel()
         wait(given)
@@ -166,7 +166,7 @@ def _threads(workers: int) -> ThreadPoolExecutor:
 def flush_denormals() -> Iterator[None]:
     """In this thread, numbers below the normal ones (in float32 below 1e-38) count as 0.
 
-    A model that knows its data by heart has gradients full of them, and a processor calculates
+    A model that fits its data perfectly has gradients full of them, and a processor calculates
     with them many times slower than with others.
     """
     before = (torch.tensor(1e-39, dtype=torch.float32) * 1).item() == 0  # torch has no way to ask

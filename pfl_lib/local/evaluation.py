@@ -12,7 +12,7 @@ from pfl_lib.local.engines import deal
 from pfl_lib.local.network import Network, channels_last, mean_loss
 from pfl_lib.local.stacked import dense_forward, pad
 
-BLOCK = 256  # samples of a client that are looked at together
+BLOCK = 256  # samples of a client that are evaluated together
 
 
 @torch.no_grad()
@@ -99,10 +99,10 @@ def _value(objective: str, metric: str, out: Tensor, y: Tensor) -> float:
         return metrics.mae(out, y)
     if metric == "auc":
         return metrics.auc(_scores(out) if objective == "cross_entropy" else out, y)
-    said = out.argmax(1) if objective == "cross_entropy" else (out > 0).to(y.dtype)
+    predicted = out.argmax(1) if objective == "cross_entropy" else (out > 0).to(y.dtype)
     if metric == "f1":
-        return metrics.f1(said, y)
-    return float((said == y).to(out.dtype).mean())
+        return metrics.f1(predicted, y)
+    return float((predicted == y).to(out.dtype).mean())
 
 
 def _scores(logits: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""How much memory may still be had, and how the C library is told to treat what is freed."""
+"""How much memory may still be had, and how the C library treats freed memory."""
 
 import ctypes
 import logging
@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 log = logging.getLogger("pfl_lib")
-PLENTY = 2**62  # bytes: where nobody tells, as much as one likes
+PLENTY = 2**62  # bytes: where the system does not say: no limit
 
 
 def free_memory(device: torch.device) -> int:
@@ -83,7 +83,7 @@ def keep_freed_memory() -> None:
     they would leave holes that nothing else fits.
 
     It holds for the whole process, so it is asked for (``Federation(keep_memory=True)``, the
-    default), done once, and told to the log "pfl_lib"; PFL_KEEP_MEMORY=0 in the environment
+    default), done once, and written to the log "pfl_lib"; PFL_KEEP_MEMORY=0 in the environment
     switches it off.
     """
     if sys.platform != "linux" or os.environ.get("PFL_KEEP_MEMORY") == "0":

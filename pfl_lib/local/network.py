@@ -269,7 +269,7 @@ def activation_bytes(module: nn.Module, x: Tensor, samples: int) -> int:
 
 def _dense_layers(module: nn.Module) -> Sequence[str] | None:
     """The linear layers with nothing but ReLU between them, if the module says that it is such a
-    network.  A class that inherits the word and computes something else has not said so."""
+    network.  A class that inherits the word and computes something else has not declared it."""
     kind = type(module)
     says = next((c for c in kind.__mro__ if "dense_layers" in vars(c)), None)
     parts = ("forward", "features")

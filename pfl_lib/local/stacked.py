@@ -132,7 +132,7 @@ def _spread_labels(labels: Sequence[Tensor], flat: Tensor, shape: Sequence[int])
 
 
 def pad(tensors: Sequence[Tensor], value: int = 0) -> Tensor:
-    """One row a tensor, the short ones filled up."""
+    """One row per tensor, the short ones padded."""
     if len({t.shape[0] for t in tensors}) == 1:
         return torch.stack(tuple(tensors))  # several times as fast
     return nn.utils.rnn.pad_sequence(list(tensors), True, value)
@@ -184,7 +184,7 @@ def _descend_together(
     for piece in pieces.values():
         start_memory(piece, client.rule, ["w"])
     for t, still in enumerate(busy):
-        if t == 0 or still < busy[t - 1]:  # who is done leaves the stack
+        if t == 0 or still < busy[t - 1]:  # clients that are done leave the stack
             now = {name: {n: r[:still] for n, r in piece.items()} for name, piece in pieces.items()}
         batch = batches(still, t)
         for _ in range(work.repeats):
@@ -198,19 +198,28 @@ def _descend_together(
                 )
     if by_hand:
         for name, where in network.slices():
-            s["w"][:, where] = pieces[name]["w"].flatten(1)
+            s["w"][:, where] = _turned(pieces[name]["w"]).flatten(1)
     return {"w": s["w"]}
 
 
 def _pieces(network: Network, s: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """For each parameter its own stacks (clients, *shape), laid out as ``bmm`` wants them."""
+    """For each parameter its own stacks (clients, *shape), laid out as ``bmm`` wants them.
+
+    Matrices lie turned, (clients, inputs, outputs): the forward product is twice as fast that way.
+    """
     pieces = {}
     for (name, where), shape in zip(network.slices(), network.shapes):
         piece = {n: r[:, where].reshape(-1, *shape) for n, r in s.items() if n != "strength"}
+        piece = {n: _turned(r) for n, r in piece.items()}
         if "strength" in s:
             piece["strength"] = s["strength"].view(-1, *[1] * len(shape))
         pieces[name] = {n: r.clone(memory_format=torch.contiguous_format) for n, r in piece.items()}
     return pieces
+
+
+def _turned(stack: Tensor) -> Tensor:
+    """A stack of matrices, each transposed; vectors as they are."""
+    return stack.transpose(1, 2) if stack.ndim == 3 else stack
 
 
 def _dense_step(
@@ -220,9 +229,9 @@ def _dense_step(
 
     Autograd would do the same products, but write each into a tensor of its own and copy.
     """
-    inputs, out = dense_forward(layers, {n: p["w"] for n, p in pieces.items()}, batch.x)
+    inputs, out = dense_forward(layers, {n: _turned(p["w"]) for n, p in pieces.items()}, batch.x)
     # d loss / d logits = (softmax − one-hot) · weight, where the weights sum to 1
-    error = out.transpose(1, 2).softmax(1)  # a row a class, as it lies in memory: quicker for ten
+    error = out.transpose(1, 2).softmax(1)  # classes first, as it lies in memory
     error *= batch.weight[:, None, :]
     error.scatter_add_(1, batch.y[:, None, :], -batch.weight[:, None, :])
     error = error.transpose(1, 2)
@@ -230,12 +239,12 @@ def _dense_step(
     for layer, x in zip(reversed(layers), reversed(inputs)):
         matrix, bias = pieces[f"{layer}.weight"], pieces[f"{layer}.bias"]
         first = layer == layers[0]
-        below = error if first else torch.bmm(error, matrix["w"]).mul_(x > 0)
+        below = error if first else torch.bmm(error, _turned(matrix["w"])).mul_(x > 0)
         if client.rule.optimizer == "sgd" and matrix.keys() == {"w"}:  # gradient and move in one
-            matrix["w"].baddbmm_(error.transpose(1, 2), x, alpha=-client.lr)
+            matrix["w"].baddbmm_(x.transpose(1, 2), error, alpha=-client.lr)
         else:
             moved.append(matrix)
-            gradients.append(torch.bmm(error.transpose(1, 2), x))
+            gradients.append(torch.bmm(x.transpose(1, 2), error))
         moved.append(bias)
         gradients.append(error.sum(1))
         error = below

@@ -42,7 +42,7 @@ class Asynchronous(Algorithm):
         return State(x=w[0], w=w, pull=w, pulled=pulled)
 
     def download(self, state, fed, who):
-        """Those who are back pull the global model; ``here`` are those who will arrive."""
+        """Clients that are back pull the global model; ``here`` are those that will arrive."""
         if len(who) < fed.m:
             raise ValueError(
                 f"the timetable of the stragglers says who takes part in {self.label}; "

@@ -1,6 +1,6 @@
 """One model for all, averaged by the clients' numbers of samples: what FedAvg's relatives share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, make_dataclass
 from typing import ClassVar
 
 import torch
@@ -31,6 +31,19 @@ def weighted_average(W, sizes=None):
     return (sizes / sizes.sum()).to(W.dtype) @ W
 
 
+def with_average(method, average, word, *settings):
+    """``method``, which must be one that averages, with another ``average`` in its server step.
+
+    ``word`` goes into its label, and with ``settings`` into its name.
+    """
+    if not isinstance(method, GlobalModel) or not method.averages:
+        raise TypeError(f"method must be one that averages models, such as FedAvg, got {method!r}")
+    kind, own = type(method), {f.name: getattr(method, f.name) for f in fields(method)}
+    name = "-".join([kind.name, word.replace(" ", "-"), *(f"{s:g}" for s in settings)])
+    facts = {"average": average, "label": f"{kind.label}, {word}", "name": name}
+    return make_dataclass(kind.__name__, [], bases=(kind,), namespace=facts, frozen=True)(**own)
+
+
 @dataclass(frozen=True)
 class GlobalModel(Algorithm):
     """The server hands out one model x and averages what comes back; x is what is tested."""
@@ -39,6 +52,7 @@ class GlobalModel(Algorithm):
     tested = "the global model"
     newcomer = "what a client has that has just joined, beginning at the global model"
     handed = "global model"
+    averages: ClassVar[bool] = True  # does its server step go through ``average``?
     newcomer_rounds: ClassVar[int] = 1  # until a newcomer has all that is its own
 
     def start(self, fed):
@@ -48,7 +62,11 @@ class GlobalModel(Algorithm):
         return State(w=state.x.expand(len(who), -1))
 
     def upload(self, state, done, fed, who):
-        return state.set(x=weighted_average(done.w, fed.sizes[who]))
+        return state.set(x=self.average(done.w, fed.sizes[who], state, fed))
+
+    def average(self, w, weights, state, fed):
+        """The models that came back as one; ``robust`` and ``private`` put others in its place."""
+        return weighted_average(w, weights)
 
     def personal(self, state, fed):
         return state.x.expand(fed.m, -1)
@@ -56,7 +74,7 @@ class GlobalModel(Algorithm):
     def newcomer_models(self, state, fed, newcomers):
         """Newcomers take part as everybody does, for one round or more; x stays as it is."""
         joined = self.joined(state, newcomers)
-        if len(joined) > 1:  # beside x there is something of one's own, which a round brings
+        if len(joined) > 1:  # beside x there is something private, which a round brings
             for _ in range(self.newcomer_rounds):
                 joined = self.round(joined, newcomers, newcomers.everyone).set(x=state.x)
         return self.personal(joined, newcomers)

@@ -67,5 +67,5 @@ class ClusterModels(Algorithm):
         return state.x[state.cluster]
 
     def newcomer_models(self, state, fed, newcomers):
-        models = state.x[state.cluster.unique()]  # of clusters that somebody belongs to
+        models = state.x[state.cluster.unique()]  # of clusters that are not empty
         return models[training_losses(models, newcomers, newcomers.everyone).argmin(1)]

@@ -57,7 +57,7 @@ class Head(NamedTuple):
 
 
 def head_in(numbers):
-    """The head that a local step was told about."""
+    """The head that a local step was given."""
     return Head(*(int(numbers[name]) for name in Head._fields))
 
 

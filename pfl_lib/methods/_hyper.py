@@ -21,7 +21,8 @@ def hyper(default: Any, check: Callable[[str, Any], Any], bad: Iterable, words: 
     allowed = (*words, *(() if _is_number(default) else (default,)))
 
     def check_value(name, value):
-        if not any(value is word or (isinstance(word, str) and value == word) for word in allowed):
+        as_word = isinstance(value, str)
+        if not any(value is word or (as_word and value == word) for word in allowed):
             check(name, value)
 
     bad = tuple(b for b in bad if not any(b is word for word in allowed))

@@ -22,9 +22,9 @@ def sngs(G, stages=None, temperature=1.0, layers=None):
 
     SPFL Eqs. (3), (5), (6): the "softmax-normalized gradient similarity" of the updates
     g = w_before − w_after. The paper has temperature 1, where weights differ by e² at most; a high
-    temperature is a plain mean, a low one keeps to oneself. ``layers`` holds for each stage pairs
-    of columns and a weight: its cosine is then the weighted sum of its layers' cosines. Returns
-    (m, m), and with stages (s, m, m).
+    temperature is a plain mean, a low one leaves each client alone. ``layers`` holds for each stage
+    pairs of columns and a weight: its cosine is then the weighted sum of its layers' cosines.
+    Returns (m, m), and with stages (s, m, m).
 
     Equation label: eq-sngs
 
@@ -70,7 +70,7 @@ class SimilarUpdates(Algorithm):
     ``period`` is Γ.  ``steps_per_batch``: two SGD steps on every batch, or one.  ``stages``: 2 has
     weights of their own for the last layer and for all before it, 1 has one set.  ``temperature``
     divides the cosines before the softmax (the paper has 1).  ``local_head`` keeps the last layer
-    at home: it is trained, never sent, never reset; "reset" still lets it become the mean every Γ
+    local: it is trained, never sent, never reset; "reset" still lets it become the mean every Γ
     rounds, as in the paper's public code.  ``layer_weights`` are that code's, too: the cosine of
     the layers before the last is a sum of one cosine for each of them, with these weights (there
     0.5, 0.3, 0.2, and biases left out); None takes them as one long vector.
@@ -133,12 +133,12 @@ class SimilarUpdates(Algorithm):
         return 2 * len(who) * (shared * exchanges + (fed.d - shared) * reset)
 
     def parts(self, fed):
-        """The columns of each stage; those in no stage stay at home."""
+        """The columns of each stage; those in no stage stay local."""
         if not self.local_head:
             return split_stages(fed, self.stages)
         if len(fed.layers) == 1:
             raise ValueError(
-                f"local_head={self.local_head!r} keeps the last layer at home, and this model has "
+                f"local_head={self.local_head!r} keeps the last layer local, and this model has "
                 "no other layer"
             )
         return split_stages(fed, 2)[:1]

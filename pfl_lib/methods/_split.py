@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pfl_lib.methods._averaging import GlobalModel, weighted_average
+from pfl_lib.methods._averaging import GlobalModel
 from pfl_lib.methods.base import State
 
 
@@ -47,7 +47,7 @@ class SplitModel(GlobalModel):
 
     shared, private, cost = "the body", "the head", "2·body"
     tested = "the shared body with the client's own head"
-    newcomer = "the shared body with a head trained at home"
+    newcomer = "the shared body with a head trained locally"
 
     def private_mask(self, fed):
         """Which parameters never leave their client: the head."""
@@ -66,7 +66,8 @@ class SplitModel(GlobalModel):
 
     def averaged(self, state, w, fed, weights):
         """The new x: the trained bodies, averaged; the rest of x is nobody's and stays."""
-        return split_model(weighted_average(w, weights), state.x[None], self.private_mask(fed))[0]
+        average = self.average(w, weights, state, fed)
+        return split_model(average, state.x[None], self.private_mask(fed))[0]
 
     def personal(self, state, fed):
         return split_model(state.x, state.w, self.private_mask(fed))

@@ -94,7 +94,7 @@ class APFL(GlobalModel):
     paper = "Deng et al. 2020, Algorithm 1"
     private, weights_by = "a second model and a mixing weight", "each client's loss"
     tested = "the mix of the client's private model and the new global model"
-    newcomer = "the global model, mixed with a copy trained at home"
+    newcomer = "the global model, mixed with a copy trained locally"
     handed = ""  # it mixes already
 
     def start(self, fed):

@@ -138,7 +138,7 @@ class APPLE(Algorithm):
     shared, private = "core models", "a mixture of all cores"
     weights_by, cost = "each client's loss", "(1+M)Σ"
     tested = "the client's mix of everybody's newest core models"
-    newcomer = "all core models and one of its own, in proportions it learns in a round at home"
+    newcomer = "all core models and one of its own, in proportions it learns in a local round"
 
     def start(self, fed):
         return State(core=fed.initial(), p=self.prior(fed).repeat(fed.m, 1))

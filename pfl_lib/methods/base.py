@@ -105,7 +105,7 @@ class Algorithm:
     weights_by: ClassVar[str] = ""  # what decides how much each client counts
     cost: ClassVar[str] = "2Σ"  # parameters per client and round; Σ is one model
     tested: ClassVar[str] = "the client's own model, trained"
-    newcomer: ClassVar[str] = "the mean of all personal models, trained at home for a round"
+    newcomer: ClassVar[str] = "the mean of all personal models, trained locally for a round"
 
     # ---- what others may rely on
     partial: ClassVar[bool] = True  # may clients stay away from a round?
@@ -160,7 +160,7 @@ class Algorithm:
         """The model of each client of ``newcomers``, a federation that took no part in any round
         of ``fed``: one row per newcomer.  ``newcomer`` says it in words.
 
-        A newcomer does at home what a client does in one round; nobody else hears of it.
+        A newcomer does locally what a client does in one round; no other client is affected.
         """
         shares = fed.sizes / fed.sizes.sum()
         mean = shares.to(fed.dtype) @ self.personal(state, fed)

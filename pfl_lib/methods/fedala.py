@@ -193,7 +193,7 @@ class FedALA(AdaptiveLocalAggregation, GlobalModel):
     shared, private = "one model", "the model, and weights of its top layers"
     weights_by = "each client's loss"
     tested = "the mix with which the client began its last round"
-    newcomer = "the global model, mixed by ALA with a copy trained at home"
+    newcomer = "the global model, mixed by ALA with a copy trained locally"
     newcomer_rounds = 2  # the first trains the copy, the second begins with the mix
     handed = ""  # it mixes already
 

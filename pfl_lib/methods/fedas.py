@@ -95,7 +95,7 @@ class FedAS(SplitModel):
     family, order = "some layers", 7
     place = (2, 3, 1)
     idea = (
-        "A body that was averaged elsewhere no longer fits the head that stayed at home. So each "
+        "A body that was averaged elsewhere no longer fits the head that stayed local. So each "
         "client first aligns the new body with the features its own last body made, and then "
         "trains both. Bodies count by how much information their data still gives."
     )

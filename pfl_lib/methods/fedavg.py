@@ -26,8 +26,8 @@ class FedAvg(GlobalModel):
     family, order = "one model", 1
     place = (1, 0, 1)
     idea = (
-        "One model for all. The server sends it out, clients train it at home, and the server "
-        "averages what comes back, each model weighted by its client's number of samples."
+        "One model for all. The server sends it out, clients train it on their own data, and the "
+        "server averages what comes back, each model weighted by its client's number of samples."
     )
     note = (
         "With one local step of full gradient it is gradient descent on the weighted mean loss; "

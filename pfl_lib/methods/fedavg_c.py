@@ -41,7 +41,7 @@ class FedAvgC(FedProx):
     paper = "baseline of Zhang et al., AAAI 2023"
     private = "a fine-tuned copy, every round"
     tested = "the fine-tuned global model with which the client began its last round"
-    newcomer = "the global model, fine-tuned at home"
+    newcomer = "the global model, fine-tuned locally"
     handed = ""  # it has its own way to begin a round
 
     def start(self, fed):
@@ -69,8 +69,8 @@ FedProxC = preset(
     name="fedprox-c",
     label="FedProx-C",
     order=4,
-    idea="The same as FedAvg-C with FedProx's leash during local training.",
-    note="The leash is tied to the global model, not to the fine-tuned one.",
+    idea="The same as FedAvg-C with FedProx's proximal term during local training.",
+    note="The proximal term pulls towards the global model, not to the fine-tuned one.",
     equations=["eq-fedavg", "eq-fedprox-gradient"],
     place=None,
 )

@@ -1,4 +1,4 @@
-"""FedAvg with fine-tuning: the global model, trained once more at home before it is tested."""
+"""FedAvg with fine-tuning: the global model, trained once more locally before it is tested."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class FedAvgFT(FedProx):
     family, order = "fine-tuning", 1
     place = (1, 1, 1)
     idea = (
-        "FedAvg, and before a client uses the model it trains its copy a little more at home. The "
+        "FedAvg, and before a client uses the model it trains its copy a little more locally. The "
         "copy is tested and thrown away."
     )
     note = (
@@ -40,8 +40,8 @@ class FedAvgFT(FedProx):
     chapter = "03_personalised"
     paper = "baseline of Huang et al., AAAI 2021"
     private = "a fine-tuned copy"
-    tested = "the global model, fine-tuned at home"
-    newcomer = "the global model, fine-tuned at home"
+    tested = "the global model, fine-tuned locally"
+    newcomer = "the global model, fine-tuned locally"
 
     def personal(self, state, fed):
         x = state.x.expand(fed.m, -1)
@@ -59,15 +59,15 @@ FedProxFT = preset(
     name="fedprox-ft",
     label="FedProx-FT",
     order=2,
-    idea="FedProx, and a fine-tuned copy at home before the test.",
-    note="The fine-tuning itself has no leash.",
+    idea="FedProx, and a locally fine-tuned copy for the test.",
+    note="The fine-tuning itself has no proximal term.",
     equations=["eq-fedavg", "eq-fedprox-gradient"],
     place=None,
 )
 FedUpdate = preset(
     FedAvgFT,
     "FedUpdate",
-    ft_steps=1,  # what the code of the SPFL authors takes when nothing else is said
+    ft_steps=1,  # what the code of the SPFL authors takes by default
     name="fedupdate",
     label="FedUpdate",
     order=5,
@@ -75,7 +75,7 @@ FedUpdate = preset(
     note="The lightest of the fine-tuned methods: by default a single step.",
     paper="Jiang et al. 2019, baseline of the SPFL paper",
     private="a copy some steps further",
-    tested="the global model after a few steps at home",
-    newcomer="the global model after a few steps at home",
+    tested="the global model after a few local steps",
+    newcomer="the global model after a few local steps",
     place=None,
 )

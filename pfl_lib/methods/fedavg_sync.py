@@ -9,7 +9,7 @@ from pfl_lib.methods._asynchronous import LateAverage
 
 @dataclass(frozen=True)
 class FedAvgSync(LateAverage):
-    """The server averages those who are on time; a straggler trains and sends in vain.
+    """The server averages the clients that are on time; a straggler trains and sends in vain.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("fedavg-sync")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pfl_lib.methods._averaging import GlobalModel, weighted_average
+from pfl_lib.methods._averaging import GlobalModel
 from pfl_lib.methods._hyper import choice, whole
 from pfl_lib.methods._split import refuse_unless_split
 from pfl_lib.work import train
@@ -35,7 +35,7 @@ class FedBABU(GlobalModel):
     place = (2, 1, 1)
     idea = (
         "A common random head is frozen for the whole training, so that the clients agree on what "
-        "the features should mean and only the body is learned. The head is fine-tuned at home, "
+        "the features should mean and only the body is learned. The head is fine-tuned locally, "
         "before the test."
     )
     note = (
@@ -46,8 +46,8 @@ class FedBABU(GlobalModel):
     chapter = "11_family"
     paper = "Oh et al., ICLR 2022, Algorithm 1"
     shared, private, cost = "the body", "a fine-tuned head", "2·body"
-    tested = "the shared body under a head fine-tuned at home"
-    newcomer = "the shared body under a head fine-tuned at home"
+    tested = "the shared body under a head fine-tuned locally"
+    newcomer = "the shared body under a head fine-tuned locally"
 
     def start(self, fed):
         refuse_unless_split(self, fed)
@@ -57,7 +57,7 @@ class FedBABU(GlobalModel):
         return received.set(w=train(fed, received.w, who, mask=~fed.head_mask))
 
     def upload(self, state, done, fed, who):
-        average = weighted_average(done.w, fed.sizes[who])
+        average = self.average(done.w, fed.sizes[who], state, fed)
         return state.set(x=torch.where(fed.head_mask, state.x, average))  # exact, no rounding
 
     def personal(self, state, fed):

@@ -1,4 +1,4 @@
-"""FedBN: normalization layers stay at home (Li et al., ICLR 2021)."""
+"""FedBN: normalization layers stay local (Li et al., ICLR 2021)."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from pfl_lib.methods.base import State, preset
 class FedBN(SplitModel):
     """All is averaged but the normalization layers, their parameters and running statistics.
 
-    ``keeps`` says what stays at home: the whole "normalization" layers, as in the paper, or only
+    ``keeps`` says what stays local: the whole "normalization" layers, as in the paper, or only
     their running "statistics", while their parameters are averaged.  Without such layers it is
     FedAvg.
 
@@ -30,7 +30,7 @@ class FedBN(SplitModel):
         "normalization layers, which take the difference out, and share everything else."
     )
     note = (
-        "Parameters and running statistics of all normalization layers stay at home; the paper "
+        "Parameters and running statistics of all normalization layers stay local; the paper "
         "speaks of batch normalization alone. A model without such layers is trained as by FedAvg."
     )
     equations = ["eq-split-model", "eq-fedavg"]
@@ -38,7 +38,7 @@ class FedBN(SplitModel):
     paper = "Li et al. 2021, Algorithm 1"
     shared, private, cost = "all other layers", "the normalization layers", "2(Σ−norm)"
     tested = "the shared layers with the client's own normalization"
-    newcomer = "the shared layers with normalization trained at home"
+    newcomer = "the shared layers with normalization trained locally"
 
     def private_mask(self, fed):
         return fed.norm_mask if self.keeps == "normalization" else fed.norm_mask & fed.buffer_mask
@@ -63,5 +63,5 @@ FedAvgLocalStatistics = preset(
     paper="a common variant of McMahan et al. 2017",
     private="the running statistics",
     tested="the global model with the client's own statistics",
-    newcomer="the global model with statistics gathered at home",
+    newcomer="the global model with statistics gathered locally",
 )

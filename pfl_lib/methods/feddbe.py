@@ -64,13 +64,13 @@ def step(s, batch, client):
 
 @dataclass(frozen=True)
 class FedDBE(GlobalModel):
-    """FedAvg, where each client's features are moved by a private vector that is learned at home.
+    """FedAvg, where each client's features are moved by a private vector that is learned locally.
 
     ``kappa`` is κ, the strength with which the mean of the shared features is held at a consensus;
     ``momentum`` is the weight of the newest batch in that mean (1: the batch alone, as in the
     authors' commands).  ``memory=False`` leaves the private vectors at zero: with that and κ = 0 it
     is FedAvg.  The consensus is made once, before the first round: every client trains the initial
-    model at home, and the means of its features are averaged by samples.
+    model locally, and the means of its features are averaged by samples.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("feddbe", kappa=1.0)
@@ -100,7 +100,7 @@ class FedDBE(GlobalModel):
     paper = "Zhang et al., NeurIPS 2023"
     private = "a shift of the features"
     tested = "the global model with the client's own shift of the features"
-    newcomer = "the global model with a shift of the features trained at home"
+    newcomer = "the global model with a shift of the features trained locally"
 
     def start(self, fed):
         state, head, who = super().start(fed), linear_head(self, fed), fed.everyone

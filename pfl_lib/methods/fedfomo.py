@@ -57,7 +57,7 @@ def fedfomo_update(w, models, weights):
 
 @local_step("fedfomo")
 def judge(s, batch, client):
-    """The loss of one's own model and of all models on offer, added up over the samples."""
+    """The loss of the client's own model and of all models on offer, added up over the samples."""
     n = batch.weight.sum()
     own, theirs = client.tested_loss(s["w"], batch), client.losses(s["models"], batch)
     return {"loss": s["loss"] + n * own, "losses": s["losses"] + n * theirs}
@@ -98,7 +98,7 @@ class FedFomo(Algorithm):
     paper = "after Zhang et al., ICLR 2021"
     shared, private = "their models, pairwise", "the whole model"
     weights_by, cost = "validation losses", "(1+M)Σ"
-    newcomer = "the mean of all models, moved to those that help it, and trained at home"
+    newcomer = "the mean of all models, moved to those that help it, and trained locally"
 
     def start(self, fed):
         w = fed.initial()

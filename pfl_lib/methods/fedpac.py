@@ -150,7 +150,7 @@ class FedPAC(SplitModel):
         return state.put(who, w=mixed).set(common=common, known=known)
 
     def newcomer_models(self, state, fed, newcomers):
-        """Newcomers train a head at home; nobody else's is mixed into it."""
+        """Newcomers train a head locally; nobody else's is mixed into it."""
         joined = self.joined(state, newcomers).set(common=state.common, known=state.known)
         who = newcomers.everyone
         done = self.local(joined, self.download(joined, newcomers, who), newcomers, who)

@@ -40,7 +40,7 @@ class FedPer(SplitModel):
     paper = "Arivazhagan et al. 2019, Algorithms 1 and 2"
     private = "the top layers"
     tested = "the shared body with the client's own top layers"
-    newcomer = "the shared body with top layers trained at home"
+    newcomer = "the shared body with top layers trained locally"
 
     def start(self, fed):
         if self.personal_layers > len(fed.layers):

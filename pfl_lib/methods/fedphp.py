@@ -109,7 +109,7 @@ class FedPHP(GlobalModel):
     paper = "after Li et al., ECML PKDD 2021"
     private, weights_by = "a moving average of own models", "a schedule"
     tested = "the client's inherited private model h"
-    newcomer = "the global model, trained at home for a round"
+    newcomer = "the global model, trained locally for a round"
 
     def start(self, fed):
         h = fed.initial()

@@ -26,7 +26,7 @@ def fedproto_pull(means, common, lam, known=None):
 
     FedProto (Tan et al. 2022), which leaves the distance open; the mean square over the D features
     is that of the authors' public code. ``known`` marks the classes that count: those the client
-    has, and somebody has sent.
+    has, and for which a mean was sent.
 
     Equation label: eq-fedproto-pull
 
@@ -108,7 +108,7 @@ class FedProto(Algorithm):
     shared, private, weights_by = "class means", "the whole model", "sample counts, by class"
     cost = "2·class means"
     tested = "the client's own body; the nearest common class mean decides"
-    newcomer = "a body trained at home for a round, held at the common class means"
+    newcomer = "a body trained locally for a round, held at the common class means"
 
     def start(self, fed):
         head, state = linear_head(self, fed), super().start(fed)

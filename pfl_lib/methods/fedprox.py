@@ -42,8 +42,8 @@ class FedProx(GlobalModel):
     family, order = "one model", 3
     place = (1, 0, 1)
     idea = (
-        "FedAvg with a leash. Clients pay for moving away from the model they were sent, so that "
-        "long local training does not tear the average apart."
+        "FedAvg with a proximal term: a penalty on moving away from the model that was sent, so "
+        "that long local training does not tear the average apart."
     )
     note = "With $\\mu = 0$ it is FedAvg, to the last bit of the mathematics."
     equations = ["eq-fedavg", "eq-fedprox-gradient"]

@@ -69,8 +69,8 @@ class FedRoD(GlobalModel):
     place = (1, 3, 1)
     idea = (
         "Two heads on one body. The generic head is trained as if all classes were equally common "
-        "at every client; the personal head adds what is special at home, and its gradient stops "
-        "before the body. Predictions add."
+        "at every client; the personal head adds what is special about this client, and its "
+        "gradient stops before the body. Predictions add."
     )
     note = (
         "Two linear heads that add are one, so the personal model is a model like any other. The "
@@ -81,7 +81,7 @@ class FedRoD(GlobalModel):
     paper = "Chen and Chao, ICLR 2022"
     private = "a second head"
     tested = "the global model with the client's own head added to its head"
-    newcomer = "the global model with a head trained at home added to its head"
+    newcomer = "the global model with a head trained locally added to its head"
 
     def start(self, fed):
         state, head, w = super().start(fed), linear_head(self, fed), fed.initial()

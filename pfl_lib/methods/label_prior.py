@@ -1,4 +1,4 @@
-"""Label prior: FedAvg's model, told how often each client meets each class.
+"""Label prior: FedAvg's model, corrected by how often each client meets each class.
 
 A yardstick: what personalization gains without any personal training.  If clients differ only in
 how often they meet each class, Bayes' rule says exactly how one model serves them all (Saerens et
@@ -49,7 +49,7 @@ def count(s, batch, client):
 
 @dataclass(frozen=True)
 class LabelPrior(GlobalModel):
-    """FedAvg, and at home each client shifts the logits by its own label frequencies.
+    """FedAvg, and each client shifts the logits by its own label frequencies.
 
     Training is FedAvg's to the last digit.  The shift is added to the bias of the last layer, so
     the result is a model like any other; models without such a bias are refused.  ``smoothing`` is
@@ -73,7 +73,7 @@ class LabelPrior(GlobalModel):
     place = (1, 1, 1)
     idea = (
         "FedAvg's model, with each client's label frequencies put in by Bayes' rule. Nothing is "
-        "trained at home, so it is a yardstick: what a personalised method gains beyond it, it "
+        "trained locally, so it is a yardstick: what a personalised method gains beyond it, it "
         "gains by more than knowing which classes its client meets."
     )
     note = (
@@ -88,7 +88,7 @@ class LabelPrior(GlobalModel):
     paper = "after Saerens et al. 2002; Menon et al. 2021"
     private = "its label frequencies"
     tested = "the global model with the client's label frequencies in its last bias"
-    newcomer = "the global model with its own label frequencies, counted at home"
+    newcomer = "the global model with its own label frequencies, counted locally"
 
     def start(self, fed):
         state = super().start(fed)

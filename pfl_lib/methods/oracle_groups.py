@@ -16,7 +16,7 @@ def _check_groups(name, value):
     """The word "true", a whole number of groups, or one group number for each client."""
     if isinstance(value, str):
         _check.one_of(name, value, ("true",))
-    elif isinstance(value, Sequence):
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
         for group in value:
             _check.whole(f"each entry of {name}", group, at_least=0)
     else:
@@ -48,7 +48,7 @@ class OracleGroups(ClusterModels):
     order = 1
     place = (1, 0, 1)
     idea = (
-        "FedAvg among the clients of each true group, which somebody has to tell. A yardstick: "
+        "FedAvg among the clients of each true group, which must be known. A yardstick: "
         "methods that look for groups can hardly beat it, and where it does not beat FedAvg, "
         "there is nothing to look for."
     )

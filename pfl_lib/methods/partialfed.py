@@ -127,7 +127,7 @@ class PartialFed(GlobalModel):
     paper = "after Sun et al., NeurIPS 2021"
     private, weights_by = "some layers, chosen", "each client's loss, layer by layer"
     tested = "the client's own model, trained"
-    newcomer = "the global model, trained at home for a round"
+    newcomer = "the global model, trained locally for a round"
 
     def start(self, fed):
         w = fed.initial()

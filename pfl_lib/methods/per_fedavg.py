@@ -1,4 +1,4 @@
-"""Per-FedAvg: a global model that is good after one step at home (Fallah et al., NeurIPS 2020)."""
+"""Per-FedAvg: a global model that is good after one local step (Fallah et al., NeurIPS 2020)."""
 
 from dataclasses import dataclass
 
@@ -100,7 +100,7 @@ class PerFedAvg(GlobalModel):
     family, order = "fine-tuning", 6
     place = (1, 1, 1)
     idea = (
-        "Looks for a model from which one gradient step at home is as good as possible. The "
+        "Looks for a model from which one local gradient step is as good as possible. The "
         "clients' step therefore looks at the gradient *after* the step."
     )
     note = (
@@ -111,8 +111,8 @@ class PerFedAvg(GlobalModel):
     chapter = "11_family"
     paper = "Fallah et al. 2020, Algorithm 1"
     shared, private = "one starting point", "one step from it"
-    tested = "the global model after one adaptation step at home"
-    newcomer = "the global model after one adaptation step at home"
+    tested = "the global model after one local adaptation step"
+    newcomer = "the global model after one local adaptation step"
 
     def start(self, fed):
         plain_sgd(self, fed)  # refuses an Adam federation before the first round

@@ -11,7 +11,7 @@ from pfl_lib.methods._hyper import between, choice, positive
 from pfl_lib.methods._similarity import cosine_similarities
 from pfl_lib.methods._tensors import checked, same_shape
 from pfl_lib.methods.base import Algorithm, State
-from pfl_lib.work import Work, local_step
+from pfl_lib.work import Work, local_step, train
 
 
 def pfedgraph_weights(similarities, shares, alpha):
@@ -78,9 +78,14 @@ def turn(s, batch, client):
     return client.move(s, pfedgraph_gradient(g, s["w"], s["direction"], client.numbers["lam"]))
 
 
+def unit(w):
+    """The models' directions: rows of length 1."""
+    return w / w.norm(dim=1, keepdim=True).clamp(min=1e-12)
+
+
 @dataclass(frozen=True)
 class PFedGraph(Algorithm):
-    """Who takes part in a round hears the others by the graph, and begins the next one there.
+    """A participant of a round hears the others by the graph, and begins the next one there.
 
     ``alpha`` weighs sample counts against similarity, ``lam`` how strongly local training is
     turned towards the models heard (a negative one turns it away).  ``since``: updates are counted
@@ -117,6 +122,7 @@ class PFedGraph(Algorithm):
     weights_by = "angles between updates, and sample counts"
     cost = "3Σ"
     tested = "the client's own model w, trained"
+    newcomer = "a model trained alone, then its row of the graph, then a round from that mixture"
 
     def start(self, fed):
         w = fed.initial()
@@ -127,26 +133,41 @@ class PFedGraph(Algorithm):
         return State(w=state.u[who], direction=state.direction[who])
 
     def local(self, state, received, fed, who):
+        return received.set(w=self.turned(received, fed, who))
+
+    def turned(self, received, fed, who, **how):
+        """The clients' models, trained while they are turned towards those heard."""
         rows = {"w": received.w, "direction": received.direction}
-        work = Work(rows, "pfedgraph", numbers={"lam": self.lam})
-        return received.set(w=fed.perform(work, who)["w"])
+        work = Work(rows, "pfedgraph", numbers={"lam": self.lam}, **how)
+        return fed.perform(work, who)["w"]
 
     def upload(self, state, done, fed, who):
-        graph = self.among(state, done.w, fed, who)
-        length = done.w.norm(dim=1, keepdim=True).clamp(min=1e-12)
+        begin = fed.initial()[who] if self.since == "start" else state.u[who]
+        graph = self.graph(done.w - begin, fed.sizes[who])
         whole = torch.zeros_like(state.graph[who]).index_copy(1, who, graph)
         return state.put(
-            who, w=done.w, u=mix(graph, done.w), direction=mix(graph, done.w / length), graph=whole
+            who, w=done.w, u=mix(graph, done.w), direction=mix(graph, unit(done.w)), graph=whole
         )
 
-    def among(self, state, w, fed, who):
-        """The graph of those who took part."""
-        begin = fed.initial()[who] if self.since == "start" else state.u[who]
-        similar = cosine_similarities(w - begin)
+    def graph(self, updates, sizes):
+        """The graph of clients with these updates and sample counts."""
+        similar = cosine_similarities(updates)
         if self.snap is not None:
             similar = torch.where(similar > self.snap, 1, similar)
-        sizes = fed.sizes[who]
         return pfedgraph_weights(similar, sizes / sizes.sum(), self.alpha)
+
+    def newcomer_models(self, state, fed, newcomers):
+        """A newcomer knows no earlier round: updates are counted from the common start."""
+        start = newcomers.initial()
+        alone = train(newcomers, start, newcomers.everyone, tag="newcomer")
+        u, direction = [], []
+        for own, size in zip(alone, newcomers.sizes):  # each alone with the members
+            w = torch.cat([state.w, own[None]])
+            row = self.graph(w - start[:1], torch.cat([fed.sizes, size[None]]))[-1:]
+            u.append(mix(row, w))
+            direction.append(mix(row, unit(w)))
+        received = State(w=torch.cat(u), direction=torch.cat(direction))
+        return self.turned(received, newcomers, newcomers.everyone, uploaded=False)
 
     def extra_models(self, state, fed):
         return {"u": state.u}

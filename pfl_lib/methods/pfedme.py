@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from pfl_lib import _check
-from pfl_lib.methods._averaging import GlobalModel, weighted_average
+from pfl_lib.methods._averaging import GlobalModel
 from pfl_lib.methods._hyper import flag, non_negative, positive, whole
 from pfl_lib.methods._sgd import plain_sgd
 from pfl_lib.methods._tensors import checked
@@ -97,8 +97,8 @@ class PFedMe(GlobalModel):
     family, order = "a model beside the global one", 1
     place = (1, 1, 1)
     idea = (
-        "Personal models live on a short leash around a common centre, and the centre moves "
-        "towards where the leashes pull. It is gradient descent on the Moreau envelopes of the "
+        "Personal models are held close to a common centre, and the centre moves "
+        "towards where the penalties pull. It is gradient descent on the Moreau envelopes of the "
         "clients' losses."
     )
     note = "With exact inner solutions its fixed points are the minimisers of the mean envelope."
@@ -107,7 +107,7 @@ class PFedMe(GlobalModel):
     paper = "Dinh et al. 2020, Algorithm 1"
     shared, private = "one centre", "a model near the centre"
     tested = "the client's own model θ after its last batch"
-    newcomer = "a model of its own, found near the centre in a round at home"
+    newcomer = "a model of its own, found near the centre in a local round"
 
     def start(self, fed):
         plain_sgd(self, fed)  # refuses an Adam federation before the first round
@@ -121,7 +121,7 @@ class PFedMe(GlobalModel):
         return received.set(**fed.perform(work, who))
 
     def upload(self, state, done, fed, who):
-        average = weighted_average(done.w, fed.sizes[who])
+        average = self.average(done.w, fed.sizes[who], state, fed)
         x = pfedme_server(state.x, average, self.beta)
         return state.put(who, theta=done.theta).set(x=x)
 

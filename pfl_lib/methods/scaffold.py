@@ -99,6 +99,7 @@ class Scaffold(GlobalModel):
     weights_by, cost = "equal weights", "4Σ"
     newcomer = "the global model"
     handed = ""  # controls belong to the model that was handed out
+    averages = False  # its server step moves controls too
 
     def start(self, fed):
         plain_sgd(self, fed)  # refuses an Adam federation before the first round

@@ -107,7 +107,7 @@ class SPFL(SimilarUpdates):
     shared = "updates, pairwise"
 
     def mix(self, w, trained, S, stages, fed):
-        begin = trained.clone()  # what stays at home is as trained there
+        begin = trained.clone()  # what stays local is as trained there
         for part in stages:
             begin[:, part] = w[:, part]
         G = w - trained

@@ -16,12 +16,13 @@ import functools
 from importlib import resources
 
 from pfl_lib import _check
-from pfl_lib.book.draw import basics, field, later, listening, rooms
+from pfl_lib.book.draw import basics, derivation, field, later, listening, rooms
 from pfl_lib.book.draw.kit import WIDTH, number
 
 FIGURES = {
     **basics.FIGURES,
     **listening.FIGURES,
+    **derivation.FIGURES,
     **later.FIGURES,
     **field.FIGURES,
     **rooms.FIGURES,

@@ -48,8 +48,8 @@ def federation_matrix():
     grid(mixing, left["u"], top, mix(xi, W), cell, ["msg"] * 4)
     for i in range(4):
         mixing.client(17, top + (i + 0.5) * cell[1], i + 1, 1 + i // 2, r=9.5)
-    for name, wide, said in (("xi", 4, "$Ξ$"), ("w", 6, "$W$"), ("u", 6, "$U$")):
-        mixing.text(left[name] + wide * cell[0] / 2, top - 9, said)
+    for name, wide, label in (("xi", 4, "$Ξ$"), ("w", 6, "$W$"), ("u", 6, "$U$")):
+        mixing.text(left[name] + wide * cell[0] / 2, top - 9, label)
     mixing.text(108, top + 2 * cell[1] + 5, "×", "ink big")
     mixing.text(224, top + 2 * cell[1] + 5, "=", "ink big")
     mixing.lines(64, 172, ["who hears", "whom"], "mute small", step=14)
@@ -117,25 +117,26 @@ def round_():
 
 
 # --------------------------------------------------------------------------------- what travels
-#: The five hospitals of chapter 1: forms of 8 × 8 pixels, one byte each; 650 numbers of 4 bytes.
-FORMS, PARAMETERS, ROUNDS, HOSPITALS = 250, 650, 30, 5
-STAYS = FORMS * 64
-TRAVELS = ROUNDS * HOSPITALS * 2 * PARAMETERS * 4
+#: The ten people of chapter 1: windows of 6 × 150 numbers, summed up in 18; a model of 133.
+PEOPLE, LABELLED, WINDOWS, PARAMETERS, ROUNDS = 10, 70, 1070, 133, 30
+SUMMED = LABELLED * 18 * 4  # bytes
+TRAVELS = ROUNDS * PEOPLE * 2 * PARAMETERS * 4
+RECORDED = WINDOWS * 6 * 150 * 4
 
 
 def travels():
     wall = Panel(
         "What stays and what travels",
-        "Inside a hospital: forms, labels and everything computed from them. Across the wall only "
-        "two things pass: the common model on its way in and the trained copy on its way out.",
+        "Inside a watch: recordings, labels and everything computed from them. Only two things "
+        "cross its wall: the common model on its way in and the trained copy on its way out.",
         height=214,
     )
     wall.rect(14, 30, 158, 150, "box g1", round=10)
     wall.client(40, 56, 1)
-    wall.text(62, 60.5, "hospital", "g1", "start")
+    wall.text(62, 60.5, "person 1", "g1", "start")
     wall.data(50, 112)
-    wall.text(72, 112, "forms, labels,", "ink", "start")
-    wall.text(72, 128, "gradients", "ink", "start")
+    wall.text(72, 112, "recordings,", "ink", "start")
+    wall.text(72, 128, "labels", "ink", "start")
     wall.text(93, 166, "stay", "ink big")
     wall.server(290, 105)
     wall.arrow(246, 84, 152, 64, "line ink", bend=12)
@@ -149,18 +150,21 @@ def travels():
 
     bytes_ = Panel(
         "How much travels",
-        f"Two squares drawn to scale: the forms of all hospitals, {STAYS:,} bytes, and what thirty "
-        f"rounds send, {TRAVELS:,} bytes, almost fifty times as much.",
+        f"Three squares drawn to scale: what is known of the {LABELLED} labelled windows, "
+        f"{SUMMED:,} bytes; what {ROUNDS} rounds send, {TRAVELS:,} bytes; and all recordings, "
+        f"{RECORDED:,} bytes.",
         height=214,
     )
-    large = 132
-    small = large * math.sqrt(STAYS / TRAVELS)
-    bytes_.rect(34, 168 - small, small, small, "fill mute", round=1)
-    bytes_.rect(172, 168 - large, large, large, "fill ink", round=2)
-    bytes_.text(34 + small / 2 + 20, 186, "all forms", "mute")
-    bytes_.text(34 + small / 2 + 20, 203, f"{STAYS / 1000:.0f} kB", "mute")
-    bytes_.text(172 + large / 2, 186, f"{ROUNDS} rounds of models")
-    bytes_.text(172 + large / 2, 203, f"{TRAVELS / 1000:.0f} kB")
+    large, base = 122, 164
+    for left, size, style, said in (
+        (40, SUMMED, "mute", ("70 labelled", "windows")),
+        (112, TRAVELS, "hot", (f"{ROUNDS} rounds", "of models")),
+        (202, RECORDED, "ink", ("all recordings",)),
+    ):
+        side = large * math.sqrt(size / RECORDED)
+        bytes_.rect(left, base - side, side, side, f"fill {style}", round=1)
+        words = [*said, f"{size / 1000:,.0f} kB"]
+        bytes_.lines(left + side / 2, base + 17, words, style, step=15)
     bytes_.text(170, 20, "areas to scale", "mute small")
     return wall, bytes_
 
@@ -233,8 +237,8 @@ def differ():
             panel.rect(left + 13 * k, base - high, 10, high, f"fill g{group}", round=1)
         panel.line(left - 3, base, left + 13 * len(heights), base, "thin ink")
 
-    def head(panel, said, sign):
-        panel.text(170, 18, said, "ink big")
+    def head(panel, label, sign):
+        panel.text(170, 18, label, "ink big")
         panel.text(170, 36, sign, "mute")
         panel.client(30, 82, 1)
         panel.client(200, 82, 2, group=2)
@@ -252,9 +256,9 @@ def differ():
     names = Panel("Conflicting labels", "Both clients hold the same picture, a triangle. Client 1 "
                   "calls it A, client 2 calls it B.", height=112)  # fmt: skip
     head(names, "conflicting labels", "$p_i(y|x)$: what one calls it")
-    for x, said, g in ((78, "“A”", 1), (248, "“B”", 2)):
+    for x, label, g in ((78, "“A”", 1), (248, "“B”", 2)):
         names.path([(x, 98), (x + 17, 66), (x + 34, 98)], f"line g{g}", closed=True)
-        names.text(x + 58, 87, said, f"g{g} big")
+        names.text(x + 58, 87, label, f"g{g} big")
     looks = Panel("Feature skew", "Both clients call their picture A: client 1 holds a thin "
                   "upright triangle, client 2 a slanted, filled one.", height=112)  # fmt: skip
     head(looks, "feature skew", "$p_i(x|y)$: what it looks like")
@@ -308,9 +312,9 @@ def shrinkage():
         height=236,
     )
     axes = Axes(moved, (22, 40, 296, 160), x=(3.6, 10.4), y=(0, 2))
-    for y, said in ((2, "own means"), (1, "shrunk by half"), (0, "the truth")):
+    for y, label in ((2, "own means"), (1, "shrunk by half"), (0, "the truth")):
         moved.line(*axes.at(3.6, y), *axes.at(10.4, y), "thin hair")
-        moved.text(22, axes.at(0, y)[1] + 15, said, "mute small", "start")
+        moved.text(22, axes.at(0, y)[1] + 15, label, "mute small", "start")
     middle = own.mean()
     moved.line(*axes.at(middle, 2), *axes.at(middle, 0), "thin ink dash")
     moved.text(axes.at(middle, 2)[0], 18, "common mean")

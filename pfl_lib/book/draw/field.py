@@ -96,13 +96,13 @@ def _branch(panel, families, top):
 def _legend(panel, y):
     x = 14
     panel.text(x, y, "weights decided by", "ink small", "start")
-    for k, (said, meaning) in enumerate(
+    for k, (label, meaning) in enumerate(
         (("a fixed rule", "ink"), ("the server", "msg"), ("the client", "g1"))
     ):
         left = x + (0, 102, 196)[k]
         panel.rect(left, y + 10, 14, 14, f"soft {meaning}", round=3)
         panel.rect(left, y + 10, 14, 14, f"thin {meaning}", round=3)
-        panel.text(left + 20, y + 21, said, f"{meaning} small", "start")
+        panel.text(left + 20, y + 21, label, f"{meaning} small", "start")
     panel.rect(x, y + 34, 14, 14, "thin ink dash", round=3)
     panel.text(x + 20, y + 45, "dashed: not in this library", "ink small", "start")
 

@@ -38,8 +38,8 @@ def words(text):
             inside, off = formula(part, off)
             out.append(f'<tspan class="tex">{inside}</tspan>')
         elif part:
-            said = escape(part, quote=False)
-            out.append(f'<tspan dy="{number(-off)}">{said}</tspan>' if off else said)
+            label = escape(part, quote=False)
+            out.append(f'<tspan dy="{number(-off)}">{label}</tspan>' if off else label)
             off = 0
     return "".join(out)
 
@@ -61,8 +61,8 @@ def formula(tex, off=0):
 def upright(text):
     """Digits, signs and capital Greek stand upright in a formula."""
     parts = re.split(r"([0-9.,+−=()½ΞΔΣ∇‖²<>≥≤|·/ ]+)", text)
-    said = [escape(part, quote=False) for part in parts]
-    return "".join(f'<tspan class="roman">{p}</tspan>' if k % 2 else p for k, p in enumerate(said))
+    label = [escape(part, quote=False) for part in parts]
+    return "".join(f'<tspan class="roman">{p}</tspan>' if k % 2 else p for k, p in enumerate(label))
 
 
 def spoken(text):
@@ -89,11 +89,11 @@ class Panel:
 
     def put(self, tag, kind, /, **values):
         """Any element; ``kind`` are classes of drawn.css, numbers are shortened."""
-        said = {"class": kind} | {
+        label = {"class": kind} | {
             name.replace("_", "-"): v if isinstance(v, str) else number(v)
             for name, v in values.items()
         }
-        inside = " ".join(f'{name}="{escape(v)}"' for name, v in said.items())
+        inside = " ".join(f'{name}="{escape(v)}"' for name, v in label.items())
         self.parts.append(f"<{tag} {inside}/>")
 
     # -------------------------------------------------------------------------------- strokes
@@ -136,17 +136,17 @@ class Panel:
             self.path([(x, y), left, right], f"fill {meaning}", closed=True)
 
     # ---------------------------------------------------------------------------------- words
-    def text(self, x, y, said, style="ink", anchor="middle"):
+    def text(self, x, y, label, style="ink", anchor="middle"):
         """Words on one line; ``y`` is where they stand, not their middle."""
-        self.texts.append((x, y, anchor, style, said))
+        self.texts.append((x, y, anchor, style, label))
         self.parts.append(
             f'<text class="{style}" x="{number(x)}" y="{number(y)}" text-anchor="{anchor}">'
-            f"{words(said)}</text>"
+            f"{words(label)}</text>"
         )
 
-    def lines(self, x, y, said, style="ink", anchor="middle", step=16):
+    def lines(self, x, y, label, style="ink", anchor="middle", step=16):
         """Several lines of words, the first standing at ``y``."""
-        for k, one in enumerate(said):
+        for k, one in enumerate(label):
             self.text(x, y + k * step, one, style, anchor)
 
     # --------------------------------------------------------------------------- the grammar
@@ -155,10 +155,10 @@ class Panel:
         self.circle(x, y, r, f"fill g{group} {style}".strip())
         self.text(x, y + 4.5, str(i), "paper big" if r >= 12 else "paper small")
 
-    def server(self, x, y, wide=84, high=30, said="server"):
+    def server(self, x, y, wide=84, high=30, label="server"):
         """The server: a dark box with its name, centred at x, y."""
         self.rect(x - wide / 2, y - high / 2, wide, high, "fill ink", round=7)
-        self.text(x, y + 4.5, said, "paper big")
+        self.text(x, y + 4.5, label, "paper big")
 
     def model(self, x, y, meaning="ink", cells=4, size=9):
         """A model: a row of numbers, centred at x, y."""
@@ -203,9 +203,9 @@ class Panel:
             f'<svg viewBox="0 0 {WIDTH} {number(self.height)}" role="img" '
             f'aria-labelledby="{name}-title {name}-desc" xmlns="http://www.w3.org/2000/svg">'
         )
-        said = f'<title id="{name}-title">{escape(self.title)}</title>'
-        said += f'<desc id="{name}-desc">{escape(self.desc)}</desc>'
-        return head + said + "".join(self.parts) + "</svg>"
+        label = f'<title id="{name}-title">{escape(self.title)}</title>'
+        label += f'<desc id="{name}-desc">{escape(self.desc)}</desc>'
+        return head + label + "".join(self.parts) + "</svg>"
 
 
 class Axes:
@@ -257,11 +257,11 @@ class Axes:
         points += [self.at(a, b) for a, b in zip(reversed(list(x)), reversed(list(low)))]
         self.panel.path(points, style, closed=True)
 
-    def tick(self, x, said, style="ink small"):
+    def tick(self, x, label, style="ink small"):
         """A mark on the lower axis."""
         px, py = self.at(x, self.ylim[0])
         self.panel.line(px, py, px, py + 4, "thin ink")
-        self.panel.text(px, py + 17, said, style)
+        self.panel.text(px, py + 17, label, style)
 
     def drop(self, x, y, style="thin mute dots"):
         """A dotted line from a point down to the lower axis."""

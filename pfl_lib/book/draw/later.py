@@ -34,8 +34,8 @@ def softmax_flat():
     x = torch.linspace(-1, 1, 121, dtype=torch.float64)
     for temperature, style in ((1.0, "line hot"), (0.3, "line ink"), (0.1, "line mute")):
         axes.curve(x, loudness(x, temperature), style)
-    for c, said in ((-1, "−1"), (0, "0"), (1, "1")):
-        axes.tick(c, said)
+    for c, label in ((-1, "−1"), (0, "0"), (1, "1")):
+        axes.tick(c, label)
     low = float(loudness(-1.0, 1.0))
     panel.circle(*axes.at(-1, low), 4.5, "fill hot")
     panel.text(axes.at(-1, 0)[0] + 10, axes.at(0, low)[1] - 10, "$e^{−2}$", "hot", "start")
@@ -143,8 +143,8 @@ def straggler():
                 panel.path([(x1 - 3, y), (x1 - 12, y - 5), (x1 - 12, y + 5)],
                            f"fill {meaning}", closed=True)  # fmt: skip
                 if late:
-                    said = f"{late} late" if late > 1 else "1"
-                    panel.text((x0 + x1) / 2 - 1, y + 4, said, "hot small")
+                    label = f"{late} late" if late > 1 else "1"
+                    panel.text((x0 + x1) / 2 - 1, y + 4, label, "hot small")
             elif k == rounds - 1:
                 x0 = left + begun * wide + 4
                 panel.line(x0 + 9, y, left + rounds * wide, y, "thin hot dash")
@@ -215,7 +215,7 @@ def the_leap():
     panel.cross(*axes.at(*GOAL), "line g1", r=6)
     panel.circle(*axes.at(*at["truth"]), 6.5, "fill hot")
     panel.circle(*axes.at(*at["taylor"]), 6, "box hot")
-    for place, dx, dy, said, style, anchor in (
+    for place, dx, dy, label, style, anchor in (
         (at["path"][0], -2, 22, "$w_{pull}$", "ink", "middle"),
         (at["path"][-1], 6, 22, "$w_{now}$", "ink", "middle"),
         (at["local"], -24, -14, "stale, (10)", "g1", "middle"),
@@ -226,7 +226,7 @@ def the_leap():
         (GOAL, 0, -12, "its goal", "g1", "middle"),
     ):
         x, y = axes.at(*place)
-        panel.text(x + dx, y + dy, said, style + " halo", anchor)
+        panel.text(x + dx, y + dy, label, style + " halo", anchor)
     x, y = axes.at(*((at["path"][0] + at["local"]) / 2))
     panel.text(x + 8, y + 10, "$Δ$", "g1", "start")
     return (panel,)

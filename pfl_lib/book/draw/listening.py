@@ -106,9 +106,9 @@ def proximal_step():
         panel.message(axes.at(MESSAGE, 0)[0], base)
         panel.circle(axes.at(end, 0)[0], base, 6, "fill hot")
         panel.cross(axes.at(LOSS["c"], 0)[0], base, "line g1")
-        for x, said, style in ((MESSAGE, "$u_i$", "msg"), (end, "$w_i^+$", "hot"),
+        for x, label, style in ((MESSAGE, "$u_i$", "msg"), (end, "$w_i^+$", "hot"),
                                (LOSS["c"], "own best", "g1")):  # fmt: skip
-            panel.text(axes.at(x, 0)[0], base + 24, said, style)
+            panel.text(axes.at(x, 0)[0], base + 24, label, style)
         panel.text(170, 18, title, "ink big")
         return panel, axes
 
@@ -226,14 +226,14 @@ def convexity_line():
     axes = Axes(sums, (18, 40, 302, 166), x=(0, 4.4), y=(0, 1.3))
     axes.frame("distance from the group", "", below=18)
     r = _range(0.0, 3.0)
-    for base, (meaning, lam), (down, said) in zip(
+    for base, (meaning, lam), (down, label) in zip(
         (0.84, 0.44, 0.04), places[::-1], ((0, "two bottoms"), (14, "flat"), (10, "one bottom"))
     ):
         curve = stretched(r, mu, lam)
         curve = 0.36 * (curve - curve.min()) / (curve.max() - curve.min()) + base
         axes.curve(r, curve, f"line {meaning}")
         x, y = axes.at(3.0, curve[-1])
-        sums.text(x + 8, y + down, said, meaning, "start")
+        sums.text(x + 8, y + down, label, meaning, "start")
     sums.text(170, 18, "the objective, stretched", "ink big")
 
     plane = Panel(
@@ -275,7 +275,7 @@ def angle_distance():
         "by distance": attention_weights(W, attention.by_name("negative_exponential", 1.0), 0.25),
         "by angle": heurfedamp_weights(W, 10.0, 0.25),
     }
-    said = {
+    label = {
         "by distance": "Six arrows from the origin in two directions. Client 1 has a short arrow. "
         "Measured by distance, it hears most from client 4, the short arrow of the other group.",
         "by angle": "The same six arrows. Measured by angle, client 1 hears clients 2 and 3, which "
@@ -283,7 +283,7 @@ def angle_distance():
     }
     panels = []
     for title, xi in rules.items():
-        panel = Panel(title, said[title], height=312)
+        panel = Panel(title, label[title], height=312)
         axes = Axes(panel, (30, 34, 280, 216), x=(-0.1, 3.15), y=(-0.1, 2.407))
         origin = axes.at(0, 0)
         panel.text(170, 18, title, "ink big")

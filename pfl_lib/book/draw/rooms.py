@@ -21,7 +21,7 @@ LIBRARY = [
     ),
     (
         "Methods",
-        ["methods", "formulas", "attention", "stragglers", "comparison"],
+        ["methods", "formulas", "attention", "stragglers", "robust", "comparison"],
         "mix the rows, have the clients train",
         "new models, round after round",
     ),
@@ -33,6 +33,7 @@ LIBRARY = [
             "metrics",
             "checkpoints",
             "faults",
+            "privacy",
             "callbacks",
             "tuning",
             "newcomers",

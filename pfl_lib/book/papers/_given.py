@@ -1,6 +1,6 @@
 """What the papers print about their runs, as data.  One rule: for whom, and which values.
 
-Rules are read from top to bottom and a later one replaces what an earlier one said.  ``given``,
+Rules are read from top to bottom and a later one replaces what an earlier one gave.  ``given``,
 ``ours`` and ``changed`` say what kind of value it is; a plain value takes the rule's own source.
 """
 
@@ -44,7 +44,7 @@ METHODS = {
         *("separate", "fedavg", "ditto", "per-fedavg", "pfedme", "apfl", "fedamp", "fedacs"),
     ),
 }
-#: The paper one means when nothing else is said: the method's own, else the one that says most.
+#: The paper one means when no other is named: the method's own, else the one that says most.
 HOME = {
     **dict.fromkeys(METHODS["fedala"], "fedala"),
     **dict.fromkeys(METHODS["spfl"], "spfl"),
@@ -313,7 +313,7 @@ rule(
     batch_size=ours(32, USUAL),
     epochs=ours(5, "the text says several steps"),
     rounds=ours(100, USUAL),
-    participation=ours(1.0, "some clients join in the 500-client setting, share not said"),
+    participation=ours(1.0, "some clients join in the 500-client setting, share not stated"),
     clients=100,
 )
 rule("fedacs", A, partitions="pathological", classes_per_client=2)

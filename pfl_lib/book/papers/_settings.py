@@ -136,7 +136,7 @@ def settings(method, data=None, partition=None, paper=None):
     for rule in RULES:
         if rule.paper != paper or (rule.methods and method not in rule.methods):
             continue
-        if _unsaid(rule.data, data) or _unsaid(rule.partitions, partition):
+        if _not_given(rule.data, data) or _not_given(rule.partitions, partition):
             unclear |= dict.fromkeys(rule.values)
         elif (not rule.data or data in rule.data) and (
             not rule.partitions or partition in rule.partitions
@@ -146,8 +146,8 @@ def settings(method, data=None, partition=None, paper=None):
     return Settings(method, paper, data, partition, values, missing)
 
 
-def _unsaid(wanted, said):
-    return bool(wanted) and said is None
+def _not_given(wanted, given):
+    return bool(wanted) and given is None
 
 
 def search_grid(method, paper="fedala"):
@@ -198,5 +198,5 @@ def _paper(method, data, partition, paper):
 
 
 def _asked(data, partition, paper):
-    said = (("data", data), ("partition", partition), ("paper", paper))
-    return [(name, value) for name, value in said if value is not None]
+    asked = (("data", data), ("partition", partition), ("paper", paper))
+    return [(name, value) for name, value in asked if value is not None]
