@@ -61,7 +61,7 @@ def build():
         return 1
     reader.write()
     teaching.write_all()
-    with tempfile.TemporaryDirectory() as folder:  # the library, for those who upload it somewhere
+    with tempfile.TemporaryDirectory() as folder:  # the library, to upload somewhere else
         shutil.copy(release.build(folder)[1], HTML / "download")
     if source:
         STAMP.write_text(source)

@@ -38,7 +38,7 @@ ROOM = ROOT / "_build" / "colab"
 PREINSTALLED = ("torch", "torchvision", "numpy", "matplotlib", "scipy", "scikit-learn")
 PREINSTALLED += ("ipywidgets", "ipykernel", "pip")
 # What pip may fetch beside pfl_lib: what the set-up cell asks for, what anywidget needs in turn
-# (psygnal), what mlxtend needs when somebody installs the wheel with all it requires (pandas), and
+# (psygnal), what mlxtend needs when the wheel is installed with all it requires (pandas), and
 # what brings the recordings of "Your own clients" (seglearn).
 FETCHED = ("anywidget", "mlxtend", "safetensors", "tqdm", "psygnal", "pandas", "seglearn")
 # A set-up cell that touched one of these would take these empty wheels, and the run would fail.

@@ -1,13 +1,15 @@
 """Kernels that start at once: forked from a process that has imported what every notebook imports.
 
-To import torch, matplotlib and the rest takes seconds of processor time, and there are eighty
+To import torch, matplotlib and the rest takes seconds of processor time, and there are a hundred
 notebooks. ``Template`` imports them once; every kernel is a copy of it that has run nothing yet.
 """
 
 import importlib
 import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 import uuid
@@ -26,45 +28,64 @@ IMPORTED = (
     "matplotlib.figure",
     "matplotlib.backends.backend_agg",
     "sklearn.datasets",
+    "sklearn.linear_model",
+    "pfl_lib",
+    "pfl_lib.book.experiments",
+    "pfl_lib.book.theory",
 )
 SETTINGS = {"MPLBACKEND": "module://matplotlib_inline.backend_inline", "OMP_NUM_THREADS": "1"}
 
 
-def template():
-    """A ``Template``, where a process may be forked after so much has been imported."""
-    return Template() if sys.platform == "linux" else None
-
-
 class Template:
-    """A process that forks a kernel for every connection file it is told."""
+    """A process that forks a kernel for every connection file it is handed.
 
-    def __init__(self):
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "devtools.kernels"],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    It listens at ``address``, a socket in the folder ``room``, and ends with whoever made it.
+    """
 
-    def fork(self, connection_file, folder):
-        """The number of a new process, a kernel that works in ``folder``."""
-        print(json.dumps([str(connection_file), str(folder)]), file=self.process.stdin, flush=True)
-        return int(self.process.stdout.readline())
+    def __init__(self, room):
+        self.address = str(Path(room) / "template")
+        with socket.socket(socket.AF_UNIX) as door:
+            door.bind(self.address)
+            door.listen()
+            command = [sys.executable, "-m", "devtools.kernels", str(door.fileno())]
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, stdin=subprocess.PIPE, pass_fds=[door.fileno()]
+            )
+
+    def end(self):
+        """No more kernels; those that still run end too."""
+        self.process.stdin.close()
+        self.process.wait()
 
 
-def fork_kernels():
-    """The template's life: import, then fork for every line that comes in, until none can come."""
+def template(room):
+    """A ``Template``, where a process may be forked after so much has been imported, or None."""
+    return Template(room) if sys.platform == "linux" else None
+
+
+def fork(address, connection_file, folder):
+    """The number of a new process, a kernel that works in ``folder``, from the template there."""
+    with socket.socket(socket.AF_UNIX) as wire:
+        wire.connect(address)
+        with wire.makefile("rw") as text:
+            print(json.dumps([str(connection_file), str(folder)]), file=text, flush=True)
+            return int(text.readline())
+
+
+def fork_kernels(door):
+    """The template's life: import, then fork for whoever comes to the door, until stdin closes."""
     os.environ |= SETTINGS | {"JPY_PARENT_PID": str(os.getpid())}  # kernels die with their parent
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started all this
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody here waits for a kernel's end
     for name in IMPORTED:
         importlib.import_module(name)
-    for line in sys.stdin:
-        kernel = os.fork()
-        if kernel == 0:
-            _be_a_kernel(*json.loads(line))
-        print(kernel, flush=True)
+    while sys.stdin not in select.select([door, sys.stdin], [], [])[0]:
+        with door.accept()[0] as wire, wire.makefile("rw") as text:
+            job = json.loads(text.readline())
+            kernel = os.fork()
+            if kernel == 0:
+                _be_a_kernel(*job)
+            print(kernel, file=text, flush=True)
 
 
 def _be_a_kernel(connection_file, folder):
@@ -74,7 +95,7 @@ def _be_a_kernel(connection_file, folder):
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()  # a group of its own, so that what it starts ends with it
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)  # the other two are the template's wires
+    os.dup2(2, 1)
     os.chdir(folder)
     try:
         IPKernelApp.launch_instance(argv=["-f", connection_file, "--HistoryManager.enabled=False"])
@@ -104,8 +125,8 @@ class _Process:
         os.kill(self.pid, number)
 
 
-def manager(template):
-    """The class of managers whose kernels come from ``template``, or from nowhere special (None).
+def manager(address):
+    """The class of managers whose kernels come from the template at ``address``, if there is one.
 
     They talk to their kernel through sockets in a folder, not over the network: faster, and no
     kernel has to warn that others could listen in.
@@ -118,10 +139,11 @@ def manager(template):
             return str(Path(os.environ["JUPYTER_RUNTIME_DIR"]) / uuid.uuid4().hex[:12])
 
         async def _async_launch_kernel(self, kernel_cmd, **kw):
+            if address is None:
+                return await super()._async_launch_kernel(kernel_cmd, **kw)
             local = self.provisioner
-            local.pid = local.pgid = template.fork(
-                self.connection_file, kw.get("cwd") or Path.cwd()
-            )
+            folder = kw.get("cwd") or Path.cwd()
+            local.pid = local.pgid = fork(address, self.connection_file, folder)
             local.process = _Process(local.pid)
             self._reconcile_connection_info(local.connection_info)
 
@@ -133,4 +155,4 @@ def manager(template):
 
 
 if __name__ == "__main__":
-    fork_kernels()
+    fork_kernels(socket.socket(fileno=int(sys.argv[1])))

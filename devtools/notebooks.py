@@ -201,17 +201,21 @@ def progress_bar(*folders):
     def watch():
         bar = None
         while not over.wait(1 if sys.stderr.isatty() else 60):  # a log file wants fewer lines
-            said = [folder / "progress.json" for folder in folders]
+            files = [folder / "progress.json" for folder in folders]
             # what is older is of an earlier start
-            said = [path for path in said if path.exists() and path.stat().st_mtime >= began]
+            files = [path for path in files if path.exists() and path.stat().st_mtime >= began]
             try:
-                told = json.loads(said[0].read_text())
+                progress = json.loads(files[0].read_text())
             except (IndexError, OSError, ValueError):
                 continue
-            seen = [int(p.stem[6:]) for p in (said[0].parent / told["folder"]).glob("round-*.json")]
-            bar = bar or tqdm(total=told["runs"], unit="run", dynamic_ncols=True)
-            bar.n = told["run"] + max(seen, default=0) / told["rounds"]
-            bar.set_description(f"{told['now']}, round {max(seen, default=0)}/{told['rounds']}")
+            seen = [
+                int(p.stem[6:]) for p in (files[0].parent / progress["folder"]).glob("round-*.json")
+            ]
+            bar = bar or tqdm(total=progress["runs"], unit="run", dynamic_ncols=True)
+            bar.n = progress["run"] + max(seen, default=0) / progress["rounds"]
+            bar.set_description(
+                f"{progress['now']}, round {max(seen, default=0)}/{progress['rounds']}"
+            )
         if bar:
             bar.close()
 

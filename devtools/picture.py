@@ -22,8 +22,7 @@ WALL = ROOT / "static" / "img" / "explorers"
 WIDTH, SHOWN, COLORS = 900, 620, 48  # pixels on the page, pixels in the picture, colours
 SIGMAS = (8.0, 5.0, 3.2, 2.2, 1.6, 1.2, 0.9, 0.65, 0.45, 0.3)  # from all alike to every one alone
 THUMB = 360  # pixels across a picture of the wall
-SHOWN_AS = {"FedAMPRounds": {"round": 40}, "AttentionFunctions": {"distance": 1.0}}
-PANEL = {"Stragglers": "svg[data-panel=plane]", "AttentionFunctions": "svg[data-panel=pull]"}
+SHOWN_AS = {"FedAMPRounds": {"round": 40}, "Shrinkage": {"lam": 0.5}}
 PAGE = """<!DOCTYPE html><meta charset="utf-8">
 <style>body {{ margin: 12px; font: 16px system-ui, sans-serif; background: white }}</style>{}"""
 
@@ -68,12 +67,16 @@ def wall(folder=WALL):
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as place, browser.chromium() as running:
         for name in explore.__all__[1:]:
-            page = running.new_page(viewport={"width": 420, "height": 900}, device_scale_factor=1.5)
+            page = running.new_page(
+                viewport={"width": 420, "height": 900},
+                device_scale_factor=1.5,
+                reduced_motion="reduce",
+            )
             path = Path(place) / "page.html"
             figure = getattr(explore, name)(**SHOWN_AS.get(name, {}))
             path.write_text(PAGE.format(figure._repr_html_()), encoding="utf-8")
             page.goto(path.as_uri())
-            shot = page.locator(PANEL.get(name, "svg[data-panel] >> nth=0")).screenshot()
+            shot = page.locator("svg[data-panel] >> nth=0").screenshot()
             picture = Image.open(io.BytesIO(shot)).convert("RGB")
             size = (THUMB, round(THUMB * picture.height / picture.width))
             picture.resize(size, Image.LANCZOS).save(folder / f"{name}.webp", quality=82)

@@ -11,6 +11,7 @@ that they can be downloaded from the site.
 import base64
 import functools
 import html
+import json
 import re
 import sys
 import zipfile
@@ -65,11 +66,21 @@ def statements():
 @functools.cache
 def figures():
     """{label: (page, number)} of the figures. Sphinx counts them as one turns the pages."""
-    drawn = re.compile(r"^`{3,}\{drawn\} \S+\n:name: (\S+)$", re.MULTILINE)
-    found = [
-        (label, page) for page in chapters.in_order() for label in drawn.findall(pages()[page])
-    ]
+    found = [(label, page) for page in chapters.in_order() for label in _figures_of(page)]
     return {label: (page, number) for number, (label, page) in enumerate(found, start=1)}
+
+
+def _figures_of(page):
+    """The labels of a page's figures, drawn in the text or by a cell, from top to bottom."""
+    drawn = re.compile(r"^`{3,}\{drawn\} \S+\n:name: (\S+)$", re.MULTILINE)
+    notebook = ROOT / f"{page}.ipynb"
+    if not notebook.exists():
+        return drawn.findall(pages()[page])
+    labels = []
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        name = cell["metadata"].get("mystnb", {}).get("figure", {}).get("name")
+        labels += drawn.findall("".join(cell["source"])) + ([name] if name else [])
+    return labels
 
 
 @functools.cache

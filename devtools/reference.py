@@ -3,16 +3,19 @@
     python -m devtools.reference
 
 What a page says (the idea, the equations, the chapter that tells the story) are facts of the
-method's class; all else is asked of the library when the page runs.  The methods' place in
+method's class; all else comes from the library when the page runs.  The methods' place in
 ``_toc.yml`` is written too.
 """
 
+import inspect
 import re
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import nbformat
 
+from devtools import chapters, formula_sheet
 from devtools.notebooks import clean, setup_cell, text_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -20,10 +23,11 @@ FOLDER = ROOT / "notebooks" / "reference"
 TOC = ROOT / "_toc.yml"
 TITLE = "# {label}\n\n**Idea.** {idea}"
 EQUATIONS = (
-    "**Equations.** {equations}\n\n"
+    "## Equations\n\n{equations}{note}\n\n"
     "The story behind it is told in {{doc}}`../{chapter}`; the readings chosen where the papers "
     "are silent are in {{doc}}`../../book/deviations`."
 )
+EQUATION = "$$\n{tex}\n$$\n\n{{eq}}`{label}` in {{doc}}`../../{page}`{code}.\n\n"
 SHARED = [
     ("markdown", "## What is shared, sent and tested"),
     ("code", 'import pfl_lib\n\npfl_lib.compare("{name}")'),
@@ -44,7 +48,13 @@ DEFAULTS = [
     ),
     ("code", 'pfl_lib.algorithm("{name}"{hyper}).settings()'),
 ]
+MEANING = [("markdown", "What they mean:\n\n{meaning}")]
 REST = [
+    (
+        "markdown",
+        "## Where it was measured\n\nThe experiments that ran it, with stored results:",
+    ),
+    ("code", 'from pfl_lib.book.experiments import overview\n\noverview.where("{name}")'),
     ("markdown", "## The library's code"),
     (
         "code",
@@ -65,24 +75,52 @@ REST = [
 ]
 
 
+def printed(labels):
+    """Equations of the book, each with a link to where it is derived."""
+    found, code = chapters.equations(), formula_sheet.functions()
+    text = ""
+    for label in labels:
+        names = ", ".join(f"`{name}`" for name, _ in code.get(label, ()))
+        if label in found:
+            tex, page = found[label]
+            says = {"label": label, "page": page, "code": f"; in code {names}" if names else ""}
+            text += EQUATION.format(tex=tex.strip(), **says)
+        else:  # a method whose chapter is still to be written
+            text += f"{{eq}}`{label}`; in code {names}.\n\n"
+    return text
+
+
+def meaning(method):
+    """What the classes that bring the hyper-parameters say about them, the method's own first."""
+    said = []
+    for kind in method.__mro__:
+        own = [f.name for f in fields(method) if f.name in vars(kind).get("__annotations__", {})]
+        if own:
+            text = inspect.cleandoc(kind.__doc__ or "").split("\n>>>")[0].strip()
+            said.append(text.replace("``", "`"))
+    return "\n\n".join(said)
+
+
 def page(method):
     """The notebook of one method (a class of ``pfl_lib.methods``)."""
     from pfl_lib.book import papers
 
-    labels = ", ".join(f"{{eq}}`{label}`" for label in method.equations)
     say = {
         "name": method.name,
         "label": method.label,
         "idea": method.idea,
         "chapter": method.chapter,
-        "equations": f"Its equations in the book: {labels}. " * bool(labels) + method.note,
+        "equations": printed(method.equations),
+        "note": method.note,
+        "meaning": meaning(method),
         "hyper": "".join(f", {name}={value!r}" for name, value in method.needs.items()),
     }
     make = {"code": nbformat.v4.new_code_cell, "markdown": nbformat.v4.new_markdown_cell}
     cells = [make["markdown"](TITLE.format(**say)), setup_cell()]
     cells.append(make["markdown"](EQUATIONS.format(**say)))
     values = PRINTED if method.name in papers.names()["methods"] else DEFAULTS
-    cells += [make[kind](source.format(**say)) for kind, source in SHARED + values + REST]
+    rest = SHARED + values + (MEANING if say["meaning"] else []) + REST
+    cells += [make[kind](source.format(**say)) for kind, source in rest]
     return clean(nbformat.v4.new_notebook(cells=cells))
 
 

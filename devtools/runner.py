@@ -33,12 +33,12 @@ CLOCK = "import os; print(sum(os.times()[:4]))"
 _kernels = None  # how this worker starts kernels
 
 
-def _prepare(parent, room):
+def _prepare(parent, room, address):
     """A worker leaves Ctrl-C to its parent, and dies with it; its kernels die with the worker."""
     global _kernels
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ |= {"OMP_NUM_THREADS": "1", "JUPYTER_RUNTIME_DIR": room}
-    _kernels = kernels.manager(kernels.template())
+    _kernels = kernels.manager(address)
 
     def watch():
         while os.getppid() == parent:
@@ -163,9 +163,10 @@ def run(paths=None, jobs=None):
     progress, wrong = Progress(len(todo), expected, jobs), []
     running, waiting = {}, list(todo)
     with tempfile.TemporaryDirectory(prefix="pfl-") as room:  # short: sockets have short names
-        pool = ProcessPoolExecutor(
-            jobs, multiprocessing.get_context("spawn"), _prepare, (os.getpid(), room)
-        )
+        os.environ["PFL_CANARIES"] = room  # all notebooks have the same library
+        template = kernels.template(room)
+        begin = (os.getpid(), room, template and template.address)
+        pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _prepare, begin)
         try:
             while waiting or running:
                 while waiting and len(running) < jobs:
@@ -184,12 +185,14 @@ def run(paths=None, jobs=None):
         finally:
             progress.clear()
             pool.shutdown(cancel_futures=True)
+            if template:
+                template.end()
     return len(todo), wrong
 
 
 def main(names=()):
     began = time.monotonic()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # to be told to stop is to be stopped
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     try:
         count, wrong = run([Path(name).resolve() for name in names])
     except KeyboardInterrupt:

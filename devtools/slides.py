@@ -151,7 +151,7 @@ def key_sentence(section):
     fitting = [s for s in everything if LEAST_WORDS <= words(s) <= MOST_WORDS]
     fitting = [s for s in fitting if re.search(WHOLE, s) and not re.search(ASIDE, s)]
     bold = [s for s in fitting if words("".join(re.findall(r"<strong>.*?</strong>", s))) >= 4]
-    said = [s for s in fitting if s.startswith("In words")]
+    lines = [s for s in fitting if s.startswith("In words")]
     # a paragraph before an equation leads to it; the one after a figure says what is seen
     first, after = [], []
     picture = section.select_one(":scope > div.math, :scope > div.cell")
@@ -161,7 +161,7 @@ def key_sentence(section):
         after = [s for s in said_there if s in fitting]
         if "math" in picture["class"]:
             first = fitting[:1]
-    return next((s for found in (bold, said, first, after, fitting) for s in found[:1]), "")
+    return next((s for found in (bold, lines, first, after, fitting) for s in found[:1]), "")
 
 
 def numbered(title, heap_count, k):
@@ -225,10 +225,12 @@ def predict_slides(section):
     if box is None:
         return []
     asked = [s for p in box.find_all("p")[1:] for s in sentences(p)]
-    answer = box.find_next_sibling("details")
-    said = [s for p in answer.select(".sd-summary-content p") for s in sentences(p)]
     first, *rest = text_slides("Predict first", asked, "predict")
-    first.below = rest + text_slides("An answer", said, "answer")
+    answer = box.find_next_sibling("details")
+    if answer is not None:  # else the text that follows answers
+        lines = [s for p in answer.select(".sd-summary-content p") for s in sentences(p)]
+        rest += text_slides("An answer", lines, "answer")
+    first.below = rest
     return [first]
 
 
@@ -255,8 +257,8 @@ def chapter_slides(page, computed):
         slides += picture_slides(section) + equation_slide(section, computed)
         slides += predict_slides(section)
     summary = top.select_one("section#summary")
-    said = [s for p in summary.find_all("p") for s in sentences(p)]
-    slides += text_slides("Summary: " + heading(top), said, as_list=True)
+    lines = [s for p in summary.find_all("p") for s in sentences(p)]
+    slides += text_slides("Summary: " + heading(top), lines, as_list=True)
     return slides, quiz_slides(top.select_one("section#quiz"))
 
 

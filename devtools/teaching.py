@@ -4,7 +4,7 @@
     python -m devtools.teaching slides [FOLDER]      a deck for each part (needs the built book)
     python -m devtools.teaching formulas [FOLDER]    the formula sheet
 
-FOLDER is _build/html/teaching unless told otherwise; `make book` makes all three there.
+FOLDER is _build/html/teaching by default; `make book` makes all three there.
 """
 
 import re

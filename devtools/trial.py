@@ -50,14 +50,15 @@ class Job:
         path = ROOT / "results" / self.experiment / f"{self.scale}.json"
         held = set()
         if path.exists():
-            for run in json.loads(path.read_text(encoding="utf-8"))["runs"]:
-                if run["rounds"] and run["rounds"][-1] >= self.rounds:
-                    held.add((run["case"], run["method"], run["seed"]))
+            record = json.loads(path.read_text(encoding="utf-8"))
+            whole = [r for r in record["runs"] if r["rounds"] and r["rounds"][-1] >= self.rounds]
+            for run in [*whole, *record.get("diverged", ())]:  # one that broke is done, too
+                held.add((run["case"], run["method"], run["seed"]))
         wanted = {(c, m, s) for c in self.cases for m in self.methods for s in range(self.seeds)}
         return sorted(wanted - held)
 
     def command(self):
-        """What runs it; a notebook that can run parts of its table is told which."""
+        """What runs it; a notebook that can run parts of its table is given which."""
         path = find_experiment(self.experiment)
         known = parameters(nbformat.read(path, as_version=4)) or {}
         parts = {"CASES": ";".join(self.cases), "METHODS": ";".join(self.methods)}

@@ -1,6 +1,7 @@
 // Quizzes you can answer. Without this script a quiz is a list of questions, each followed by
 // dropdowns: the choice is the title, the reason is inside. This turns each question into a group
 // of buttons; pressing one shows its reason. The right choice is the one whose reason says "Yes".
+// Choices are shuffled, always in the same way, so that authors' habits give nothing away.
 (function () {
   "use strict";
 
@@ -25,12 +26,25 @@
     return questions.filter((question) => question.choices.length > 1);
   }
 
+  // a number that looks random and is the same for the same words (FNV-1a)
+  function hash(words) {
+    let value = 2166136261;
+    for (const letter of words) value = Math.imul(value ^ letter.codePointAt(0), 16777619);
+    return value >>> 0;
+  }
+
+  function shuffled(question) {
+    const asked = question.asked.textContent;
+    const place = (dropdown) => hash(asked + dropdown.querySelector(".sd-summary-text").textContent);
+    return [...question.choices].sort((a, b) => place(a) - place(b));
+  }
+
   function build(question, number, tell) {
     const group = element("fieldset", "pfl-quiz");
     group.append(element("legend", "", ...question.asked.childNodes));
     let tries = 0;
     let solved = false;
-    question.choices.forEach((dropdown, k) => {
+    shuffled(question).forEach((dropdown, k) => {
       const body = dropdown.querySelector(".sd-summary-content");
       const right = body.textContent.trim().startsWith("Yes");
       const mark = element("span", "pfl-quiz-mark");

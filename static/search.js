@@ -19,13 +19,14 @@
   const PLACES = [
     [/^book\/(notation|glossary)$/, 9],
     [/^notebooks\/play$/, 6],
-    [/^notebooks\/\d\d_|^notebooks\/network$/, 7],
+    [/^notebooks\/\d\d[a-z]?_|^notebooks\/network$/, 7],
     [/^notebooks\/explorers$/, 4],
     [/^book\/(run|cite)$/, 8],
     [/^book\/(intro|about)$/, 4],
     [/^notebooks\/reference\//, 1],
     [/^notebooks\/results$/, 1],
-    [/^book\/api\//, -1],
+    [/^book\/api\//, -10],
+    [/^book\/errata$/, -6],
     [/^notebooks\/experiments\//, -3],
     [/^(genindex|py-modindex|prf-prf)$/, -9],
   ];

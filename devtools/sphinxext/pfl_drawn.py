@@ -27,12 +27,12 @@ class Drawn(SphinxDirective):
             raise self.error(f"no drawn figure {name!r}; there are: {', '.join(draw.FIGURES)}")
         if "name" not in self.options:
             raise self.error(f"{name}: give the figure a :name:, so that the text can refer to it")
-        said = nodes.Element()
-        self.state.nested_parse(self.content, self.content_offset, said)
-        if len(said) != 1 or not isinstance(said[0], nodes.paragraph):
+        parsed = nodes.Element()
+        self.state.nested_parse(self.content, self.content_offset, parsed)
+        if len(parsed) != 1 or not isinstance(parsed[0], nodes.paragraph):
             raise self.error(f"{name}: the caption must be one paragraph")
         picture = nodes.raw("", draw.html(name), format="html")
-        caption = nodes.caption(said[0].rawsource, "", *said[0].children)
+        caption = nodes.caption(parsed[0].rawsource, "", *parsed[0].children)
         figure = nodes.figure("", picture, caption)
         self.set_source_info(figure)
         self.set_source_info(caption)

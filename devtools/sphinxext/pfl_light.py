@@ -33,7 +33,7 @@ MATHS = [
     re.compile(r"\s*<script>window\.MathJax = .*?</script>", re.DOTALL),
 ]
 CHAPTER = re.compile(
-    r'(<li class="toctree-l1[^"]*"><a class="[^"]*" href="(?:[^"]*/)?0?(\d+)_[a-z_]+\.html">)'
+    r'(<li class="toctree-l1[^"]*"><a class="[^"]*" href="(?:[^"]*/)?0?(\d+[a-z]?)_[a-z_]+\.html">)'
 )
 CURRENT = re.compile(r'(<li class="toctree-l1 current[^"]*"><a class="[^"]*" href="#">)')
 LOST = """<!DOCTYPE html>
@@ -135,7 +135,7 @@ def has_maths(text):
 def with_numbers(text, name):
     """The contents with the numbers of the chapters."""
     text = CHAPTER.sub(r'\1<span class="pfl-chapter">\2</span> ', text)
-    own = re.fullmatch(r"notebooks/0?(\d+)_\w+", name)
+    own = re.fullmatch(r"notebooks/0?(\d+[a-z]?)_\w+", name)
     if own:
         text = CURRENT.sub(rf'\1<span class="pfl-chapter">{own.group(1)}</span> ', text)
     return text

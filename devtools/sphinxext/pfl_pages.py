@@ -1,4 +1,4 @@
-"""What a page tells those who do not read it in place: search engines, chats, Colab.
+"""What a page says to readers elsewhere: search engines, chats, Colab.
 
 - a description and a social card (title, words, a picture) for every page, made offline;
 - the download button of a notebook gives the plain copy (devtools/reader.py), and the Colab button
@@ -77,7 +77,7 @@ def draw_card(path, title, site):
         pen.text((MARGIN, 90 + number * size * 1.25), line, font=font(size, "bold"), fill="white")
     pen.text((MARGIN, SIZE[1] - 110), site, font=font(28), fill="#cfe3ee")
     path.parent.mkdir(parents=True, exist_ok=True)
-    picture.save(path, optimize=True)
+    picture.save(path)
 
 
 def _metadata(app, pagename, templatename, context, doctree):
@@ -280,6 +280,12 @@ def soaked(measured):
             f"{measured['kills']} kills of {measured['algorithms']} algorithms, of which "
             f"{writing} inside the writing of a checkpoint; "
             f"results that differed: {measured['results that differed']}"
+        )
+    if "callables" in measured:
+        return (
+            f"{measured['tried']:,} calls: {measured['arguments']:,} arguments of "
+            f"{measured['callables']:,} callables, {measured['refused']:,} refused by name, "
+            f"{measured['taken']:,} made sense; others: {len(measured['wrong'])}"
         )
     if "afterwards" in measured:
         return f"the run stops; with room again it goes on, {measured['afterwards']}"
