@@ -28,7 +28,7 @@ from pfl_lib.book.experiments.measuring import processor
 from pfl_lib.formulas import attention_weights, mix
 
 #: model, clients, samples of each client, batch, optimiser; one epoch, from fresh models or, in the
-#: last row, from models that were trained for so many epochs and know their data by heart
+#: last row, from models that were trained for so many epochs and fit their data perfectly
 WORKLOADS = [
     ("logistic_regression", 100, 200, 10, "sgd"),
     ("logistic_regression", 100, 200, 10, "adam"),

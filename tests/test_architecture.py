@@ -1,4 +1,4 @@
-"""The rooms of the house: who may import whom, and what is installed for whom."""
+"""The architecture: which module may import which, and which extra installs what."""
 
 import ast
 import io

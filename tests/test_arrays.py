@@ -47,7 +47,7 @@ def test_whole_numbers_in_a_table_are_features_or_tokens_as_one_says():
     text = from_arrays(ids, np.arange(12) % 2, kind="text", vocabulary=11)
     assert text.kind == "text" and text.vocabulary == 11 and text.x.dtype == torch.int64
     assert from_arrays(ids, np.arange(12) % 2, kind="tabular").x.dtype == torch.float32
-    with pytest.raises(ValueError, match="kind must be said"):
+    with pytest.raises(ValueError, match="kind must be given"):
         from_arrays(ids, np.arange(12) % 2)
     with pytest.raises(ValueError, match=r"0\.\.4"):
         from_arrays(ids, np.arange(12) % 2, kind="text", vocabulary=5)

@@ -1,4 +1,4 @@
-"""A browser is found, or fetched, or its lack is said at once; on machines made up for the test."""
+"""A browser is found, or fetched, or its absence is reported at once; on simulated machines."""
 
 import os
 import sys
@@ -60,8 +60,8 @@ def test_the_one_that_is_named_is_taken_or_nothing(machine, monkeypatch, capsys)
     assert browser.ensure() == named
     monkeypatch.setenv("PFL_CHROMIUM", "/no/such/file")
     assert browser.main() == 1
-    said = capsys.readouterr().out
-    assert said == (
+    printed = capsys.readouterr().out
+    assert printed == (
         "PFL_CHROMIUM must be the path of a Chromium or Chrome that starts; got '/no/such/file'\n"
     )
 
@@ -100,8 +100,8 @@ def test_the_systems_packages_are_taken_where_one_may(machine, monkeypatch, user
 def test_where_nothing_works_one_message_says_so(machine, capsys):
     began = time.monotonic()
     assert browser.main() == 1
-    said = capsys.readouterr().out
-    assert said.endswith(browser.NONE + "\n") and "PFL_NO_BROWSER=1 make test" in said
+    printed = capsys.readouterr().out
+    assert printed.endswith(browser.NONE + "\n") and "PFL_NO_BROWSER=1 make test" in printed
     assert time.monotonic() - began < 30
     # the longest that the real waits can add up to
     assert browser.QUIET + browser.UPDATE + 5 < 60

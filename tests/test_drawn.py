@@ -9,7 +9,7 @@ import torch
 
 from devtools import chapters, reader
 from pfl_lib import attention
-from pfl_lib.book import draw, theory
+from pfl_lib.book import draw, story, theory
 from pfl_lib.book.draw import basics, field, kit, later, listening
 from pfl_lib.comparison import places
 from pfl_lib.formulas import cosine_similarities, fedacs_threshold
@@ -30,8 +30,8 @@ def test_figure_is_well_formed_and_says_what_is_seen(name):
         assert root.get("role") == "img"
         ids = {element.get("id") for element in root.iter()} - {None}
         assert set(root.get("aria-labelledby").split()) == ids
-        said = {element.tag.rpartition("}")[2]: element.text for element in root}
-        assert len(said["title"]) > 5 and len(said["desc"]) > 40
+        texts = {element.tag.rpartition("}")[2]: element.text for element in root}
+        assert len(texts["title"]) > 5 and len(texts["desc"]) > 40
         known = set(re.findall(r"\.([a-z]\w*)", draw.css()))
         used = {c for e in root.iter() for c in e.get("class", "").split()}
         assert used <= known, "a class without a style"
@@ -109,12 +109,15 @@ def test_drift_ends_where_the_chapter_says():
         torch.testing.assert_close(x[-1], (s * basics.C).sum(0) / s.sum(0))
     torch.testing.assert_close(basics.fedavg_path(1, 400)[0][-1], basics.best_common())
     assert (x[-1] - basics.best_common()).norm() > 0.5
-    assert (ways[-1] - basics.C).abs().max() < 0.3  # thirty steps lead nearly home
+    assert (ways[-1] - basics.C).abs().max() < 0.3  # thirty steps lead nearly there
 
 
 def test_what_travels_is_what_the_chapter_counts():
-    assert basics.TRAVELS == 4 * 30 * 5 * 2 * (64 * 10 + 10) and basics.STAYS == 250 * 64
-    assert 40 < basics.TRAVELS / basics.STAYS < 50
+    people, data = story.people(), story.exercises()
+    assert people.m == basics.PEOPLE and sum(map(len, people.train)) == basics.WINDOWS
+    assert story.federation(windows=7).d == basics.PARAMETERS == 7 * (18 + 1)
+    assert 4 * 70 * data.x[0].numel() == basics.SUMMED
+    assert 40 < basics.TRAVELS / basics.SUMMED < 80 and basics.RECORDED > 10 * basics.TRAVELS
 
 
 def test_shrinkage_halves_the_error_where_the_two_cross():

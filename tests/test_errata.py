@@ -91,7 +91,7 @@ def test_every_entry_has_a_number_of_its_own():
     listed = re.findall(r"^- E(\d{3}), .*<(erratum-[a-z0-9-]+)>`$", text, flags=re.M)
     kind = {anchor: "*changes results*" in body for anchor, body in entries()}
     assert {anchor for _, anchor in listed} == {a for a, changes in kind.items() if changes}
-    assert all(numbers[anchor][1] == said for said, anchor in listed)
+    assert all(numbers[anchor][1] == words for words, anchor in listed)
 
 
 def test_the_numbers_of_the_first_entries_stay():
@@ -114,10 +114,10 @@ def test_withdrawn_entries_say_so():
 
 def test_page_counts_itself():
     text = PAGE.read_text(encoding="utf-8")
-    said = [int(n) for n in re.findall(r"(\d+) (?:such places|entries)", text.split("\n## ")[0])]
+    counts = [int(n) for n in re.findall(r"(\d+) (?:such places|entries)", text.split("\n## ")[0])]
     kinds = ("changes results", "misleads an implementer", "cosmetic")
     found = [sum(f"*{kind}*" in body for _, body in entries()) for kind in kinds]
-    assert said == [len(entries()), *found, len(own_tests())]
+    assert counts == [len(entries()), *found, len(own_tests())]
 
 
 def test_pages_name_parameters_that_exist():

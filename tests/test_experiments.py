@@ -106,6 +106,57 @@ def test_fedavg_is_inside_fedavg_ft():
     assert "read from" in histories["", "FedAvg", 0].settings
 
 
+def test_a_run_that_diverges_is_kept_with_its_round(tmp_path, monkeypatch):
+    """It stands in the tables as what it is, is not run again, and is in nobody's mean."""
+    (tmp_path / "_toc.yml").touch()
+    monkeypatch.chdir(tmp_path)
+    methods = {"FedAvg": algorithm("fedavg"), "FedAvg-FT": algorithm("fedavg-ft")}
+    both = Case(
+        lambda seed: pfl_lib.example(seed=seed).replace(lr=0.1),
+        methods,
+        rounds=8,
+        local={"FedAvg-FT": {"lr": 1e30}},
+        inside={"its global": ("FedAvg-FT", "global")},
+    )
+    how = {"folder": tmp_path / "checkpoints", "progress": False}
+    found, histories = measure("trial", "paper", both, about="one that breaks", **how)
+    assert found.methods == ["FedAvg"], "no mean knows of it"
+    (kept,) = found.diverged("FedAvg-FT")
+    assert kept["round"] == 1 and "FedAvg-FT, round 1" in kept["what"] and kept["rounds"] == []
+    assert found.diverged("its global") and not found.diverged("FedAvg")
+    assert histories["", "FedAvg-FT", 0].rounds == []
+    assert "diverged (round 1)" in repr(found.table()) and "diverged" in repr(found.grid())
+    jsonschema.validate(found.record, json.loads((RESULTS / "schema.json").read_text()))
+    assert Results.load(found.save()).diverged() == found.diverged()
+    monkeypatch.setattr(
+        "pfl_lib.book.experiments.measuring.run", lambda *a, **k: pytest.fail("ran")
+    )
+    again, _ = measure("trial", "paper", both, **how)
+    assert again.diverged() == found.diverged()
+    how["folder"] = None
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    stored_, _ = measure("trial", "paper", both, only=["FedAvg"], **how)
+    assert stored_.diverged() == found.diverged(), "taken from the stored result"
+
+
+def test_what_was_measured_before_a_run_broke_is_kept(monkeypatch):
+    broken = Case(federation, {"FedAvg": algorithm("fedavg")}, 5)
+    one_round = type(algorithm("fedavg")).round
+
+    def until(self, state, fed, who):
+        if fed.k == 3:
+            raise FloatingPointError("FedAvg, round 4: gone; be careful")
+        return one_round(self, state, fed, who)
+
+    monkeypatch.setattr(type(algorithm("fedavg")), "round", until)
+    monkeypatch.setattr("pfl_lib.book.experiments.measuring.canary", lambda *a: {"stopped": True})
+    found, _ = measure("trial", "smoke", broken, folder=None, progress=False)
+    (kept,) = found.diverged()
+    assert (kept["round"], kept["what"]) == (4, "FedAvg, round 4: gone")
+    assert kept["rounds"] == [1, 2, 3] and len(kept["mean by round"]) == 3
+
+
 def test_an_unknown_scale_is_refused():
     with pytest.raises(ValueError, match="laptp"):
         pick("laptp", {"smoke": {}, "laptop": {}})
@@ -183,6 +234,29 @@ def test_a_common_part_that_computes_otherwise_makes_all_stale(monkeypatch, fres
     assert found.stale() == ["Ditto", "FedAvg"]
 
 
+def test_processes_of_one_run_share_their_canaries(monkeypatch, tmp_path, fresh_canaries):
+    monkeypatch.setenv(canary.SHARED, str(tmp_path))
+    setting = canary.canary_setting(
+        {"algorithm": "fedprox", "fedprox.mu": 0.5, "optimizer": "sgd", "participation": 1}
+    )
+    first = canary.canary(setting)
+    assert len(list(tmp_path.iterdir())) == 1
+    canary.forget()  # as another process, which finds it
+    with monkeypatch.context() as patch:
+        patch.setattr(canary, "_numbers", lambda *a: pytest.fail("computed again"))
+        assert canary.canary(setting) == first
+
+    class Mine(type(algorithm("fedprox"))):
+        """A notebook's own, under a name of the library's."""
+
+    canary.forget()
+    with monkeypatch.context() as patch:
+        patch.setattr(canary, "_numbers", lambda *a: {"stopped": True})
+        assert canary.canary(setting, Mine(mu=0.5)) == {"stopped": True}
+    canary.forget()
+    assert canary.canary(setting) == first, "a notebook's own method is shared with nobody"
+
+
 def test_names_and_text_of_the_code_do_not_matter(monkeypatch, fresh_canaries):
     """The same computation in other words, in another place: the result stays fresh."""
     found, _ = measure(
@@ -239,7 +313,7 @@ def test_a_result_file_is_fresh(path):
 def test_every_run_has_its_canary(path):
     record = json.loads(path.read_text())
     settings = [{k: e[k] for k in canary.DECIDES} for e in record["canary"]]
-    assert all(canary.of_run(run["settings"]) in settings for run in record["runs"])
+    assert all(canary.canary_setting(run["settings"]) in settings for run in record["runs"])
 
 
 def test_only_result_files_are_kept_among_the_results():
@@ -264,7 +338,7 @@ def test_the_overview_puts_the_largest_disagreement_first():
     trial = Case(federation, methods, 1, paper=paper)
     found, _ = measure("trial", "laptop", {"a": trial}, folder=None, progress=False)
     every = {("trial", "laptop"): found}
-    assert [row[0] for row in overview.ran(every).rows] == ["trial"]
+    assert [row[0] for row in overview.index(every).rows] == ["trial"]
     rows = overview.disagreements(every).rows
     gaps = [abs(float(row[-1])) for row in rows]
     assert len(rows) == 3 and gaps == sorted(gaps, reverse=True)

@@ -31,8 +31,8 @@ def test_readers_read_or_refuse_and_do_nothing_else():
     """`make soak` tries ten times as many."""
     done = fuzzing("300")
     assert done.returncode == 0, done.stdout + done.stderr
-    for reader, told in json.loads(done.stdout.splitlines()[-1]).items():
-        assert told["tried"] >= 300 and told["read"] > 0 and told["refused"] > 100, reader
+    for reader, counts in json.loads(done.stdout.splitlines()[-1]).items():
+        assert counts["tried"] >= 300 and counts["read"] > 0 and counts["refused"] > 100, reader
 
 
 @pytest.mark.parametrize("reader", ["pickle.loads(path.read_bytes())", "print(open(__file__))"])
@@ -43,9 +43,9 @@ def test_the_watch_sees_a_reader_that_runs_what_it_reads(reader, tmp_path):
         f"fuzzing.READ['pickle'] = lambda path: {reader}\n"
         "sys.addaudithook(fuzzing.watch)\n"
         "from pathlib import Path\n"
-        "told = {'tried': 0, 'read': 0, 'refused': 0, 'slowest': 0}\n"
+        "counts = {'tried': 0, 'read': 0, 'refused': 0, 'slowest': 0}\n"
         "raw = b\"cos\\nsystem\\n(S'true'\\ntR.\"\n"
-        "fuzzing.attempt('pickle', Path(sys.argv[1]), told, raw)"
+        "fuzzing.attempt('pickle', Path(sys.argv[1]), counts, raw)"
     )
     done = fuzzing(tmp_path / "file", code=code)
     assert done.returncode == 3 and "harm" in done.stdout, done.stdout + done.stderr

@@ -34,11 +34,11 @@ def test_every_algorithm_survives_being_killed(tmp_path):
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert [t["name"] for t in told] == methods.names()
-    assert {t["name"]: t["wrong"] for t in told if t["wrong"]} == {}
-    assert all(t["in writing"] == 1 for t in told)
-    assert sum(t["kills"] for t in told) >= len(told) + 20
+    records = json.loads(done.stdout.splitlines()[-1])
+    assert [t["name"] for t in records] == methods.names()
+    assert {t["name"]: t["wrong"] for t in records if t["wrong"]} == {}
+    assert all(t["in writing"] == 1 for t in records)
+    assert sum(t["kills"] for t in records) >= len(records) + 20
 
 
 # ------------------------------------------------------------------------ damaged checkpoints
@@ -83,8 +83,8 @@ DAMAGE = [
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(fed, peace, tmp_path, end, damage):
     run(FEDAMP, fed, 4, checkpoint=tmp_path, progress=False)
     damage(tmp_path / f"round-000004.{end}")
-    said = r"round-000004\.json is damaged .*trying the one before it"
-    with pytest.warns(UserWarning, match=said):
+    message = r"round-000004\.json is damaged .*trying the one before it"
+    with pytest.warns(UserWarning, match=message):
         same(peace, run(FEDAMP, fed, 6, checkpoint=tmp_path, progress=False))
 
 
@@ -125,8 +125,8 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(fed, peace, tmp_path, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpoints if which == "save_file" else Path, which, full)
-        said = r"round 4 could not be written to .*No space left.*last good one is round-000003"
-        with pytest.raises(OSError, match=said):
+        message = r"round 4 could not be written to .*No space left.*last good one is round-000003"
+        with pytest.raises(OSError, match=message):
             run(FEDAMP, fed, 6, checkpoint=tmp_path, progress=False)
     kept = {name: content for name, content in before.items() if "000003" in name}
     assert all((tmp_path / name).read_bytes() == content for name, content in kept.items())

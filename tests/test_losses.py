@@ -84,21 +84,23 @@ def test_auc_by_hand_and_where_there_is_none():
 @pytest.mark.parametrize("classes", [2, 5])
 def test_f1(classes):
     y, scores = random_labels(classes)
-    said = scores.argmax(1)
-    assert metrics.f1(said, y) == pytest.approx(f1_score(y, said, average="macro"), abs=1e-12)
+    predicted = scores.argmax(1)
+    assert metrics.f1(predicted, y) == pytest.approx(
+        f1_score(y, predicted, average="macro"), abs=1e-12
+    )
 
 
 def test_f1_of_several_labels_leaves_out_what_is_not_there():
     y = torch.tensor([[1, 0, 0], [1, 1, 0], [0, 1, 0]])
-    said = torch.tensor([[1, 0, 0], [0, 1, 0], [0, 0, 0]])
-    known = f1_score(y[:, :2], said[:, :2], average="macro")
-    assert metrics.f1(said, y) == pytest.approx(known, abs=1e-12)
-    assert math.isnan(metrics.f1(said[:, 2:], y[:, 2:]))
+    predicted = torch.tensor([[1, 0, 0], [0, 1, 0], [0, 0, 0]])
+    known = f1_score(y[:, :2], predicted[:, :2], average="macro")
+    assert metrics.f1(predicted, y) == pytest.approx(known, abs=1e-12)
+    assert math.isnan(metrics.f1(predicted[:, 2:], y[:, 2:]))
 
 
 def test_mae():
-    y, said = torch.randn(2, 30, 2, generator=torch.Generator().manual_seed(1))
-    assert metrics.mae(said, y) == pytest.approx(mean_absolute_error(y, said), abs=1e-6)
+    y, predicted = torch.randn(2, 30, 2, generator=torch.Generator().manual_seed(1))
+    assert metrics.mae(predicted, y) == pytest.approx(mean_absolute_error(y, predicted), abs=1e-6)
 
 
 # ------------------------------------------------------------------------- training and evaluation
@@ -148,11 +150,11 @@ def test_every_engine_measures_as_scikit_learn_does(kind, metric, engine, monkey
         if kind == "mse":
             known = mean_absolute_error(y, out), F.mse_loss(out, y)
         else:
-            said = (out > 0).double()
+            predicted = (out > 0).double()
             measures = {
-                "accuracy": lambda: (said == y).double().mean(),  # noqa: B023
+                "accuracy": lambda: (predicted == y).double().mean(),  # noqa: B023
                 "auc": lambda: roc_auc_score(y, out, average="macro"),  # noqa: B023
-                "f1": lambda: f1_score(y, said, average="macro"),  # noqa: B023
+                "f1": lambda: f1_score(y, predicted, average="macro"),  # noqa: B023
             }
             known = measures[metric](), F.binary_cross_entropy_with_logits(out, y)
         assert value[i].item() == pytest.approx(float(known[0]), abs=1e-10)

@@ -22,10 +22,10 @@ def group(folder, version, limit, used, files=0):
 
 
 def left(root, *membership):
-    told = root / "membership"
-    told.write_text("".join(f"{line}\n" for line in membership))
+    listed = root / "membership"
+    listed.write_text("".join(f"{line}\n" for line in membership))
     memory._groups_with_limits.cache_clear()
-    return memory.left_in_container(root, told)
+    return memory.left_in_container(root, listed)
 
 
 def test_a_containers_limit_counts(tmp_path):

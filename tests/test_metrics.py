@@ -212,6 +212,31 @@ def test_hold_out_gives_the_same_models_to_test_and_to_choose_from(data):
     assert runs[0].accuracy != runs[1].accuracy
 
 
+def test_hold_out_keeps_together_what_belongs_together():
+    n = 240
+    bouts, who = np.arange(n) // 4, np.arange(n) // 60
+    x, y = np.arange(n, dtype=float)[:, None], np.arange(n) // 4 % 3
+    own = pfl_lib.data.from_arrays(x, y, who, group=bouts, test=0.25, split="group")
+    clients = partition.natural(own)
+    fed = pfl_lib.Federation(own, clients, "logistic_regression", device="cpu")
+    tested, chosen = (one.partition for one in fed.hold_out(0.25))
+    among = own.columns["group"].values
+    for train, held, whole in zip(tested.train, chosen.test, clients.train):
+        assert not set(among[train].tolist()) & set(among[held].tolist())
+        assert torch.equal(torch.cat([train, held]).sort().values, whole.sort().values)
+        assert set(own.y[held].tolist()) == {0, 1, 2}
+    at_random = partition.hold_out(clients, 0.25)[1].test
+    assert set(among[at_random[0]].tolist()) & set(among[clients.train[0]].tolist())
+
+
+def test_hold_out_cuts_a_single_group_at_random():
+    x, y = np.arange(40.0)[:, None], np.zeros(40, dtype=int)
+    last = np.arange(40) % 20 >= 16
+    own = pfl_lib.data.from_arrays(x, y, np.arange(40) // 20, group=np.arange(40) // 20, test=last)
+    held = partition.hold_out(partition.natural(own), 0.25, data=own)[1].test
+    assert [len(rows) for rows in held] == [4, 4]
+
+
 def test_hold_out_refuses_to_empty_a_client(data):
     lonely = partition.scarce(partition.iid(data, 3), 1)
     with pytest.raises(ValueError, match="client 0 has 1"):

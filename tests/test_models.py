@@ -95,10 +95,10 @@ def test_stored_results_name_the_network_that_they_ran():
     seen = 0
     for found in stored().values():
         for run in found.record["runs"]:
-            said = run["settings"]
-            if said["model"].endswith("_cnn") and said["data"] in shapes:
-                network = getattr(models, said["model"])(*shapes[said["data"]])
-                assert models.parameter_count(network) == said["parameters"], said
+            kept = run["settings"]
+            if kept["model"].endswith("_cnn") and kept["data"] in shapes:
+                network = getattr(models, kept["model"])(*shapes[kept["data"]])
+                assert models.parameter_count(network) == kept["parameters"], kept
                 seen += 1
     assert seen
 

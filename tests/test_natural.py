@@ -1,4 +1,4 @@
-"""Data sets whose samples belong to somebody, and published splits: small files, then real ones."""
+"""Data sets with natural clients, and published splits: small files, then real ones."""
 
 import importlib.util
 import os

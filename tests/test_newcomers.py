@@ -63,12 +63,12 @@ def test_every_method_serves_newcomers_and_leaves_the_members_alone(feds, name):
 
 @every_method
 def test_words_and_models_agree(once, name):
-    """Whoever says "the global model" gives exactly that; work at home gives each its own."""
+    """Whoever says "the global model" gives exactly that; local work gives each its own."""
     state, found = once(name)
     words = methods.BY_NAME[name].newcomer
     if "normalization" in words or "statistics" in words:  # this model has none: all is shared
         assert torch.equal(found.models, state.x.expand_as(found.models))
-    elif "home" in words or "alone" in words:
+    elif "local" in words or "alone" in words:
         assert (found.models[0] - found.models[1]).norm() > 1e-4
     elif words.startswith(("the global model", "the server's model")):
         assert torch.equal(found.models, state.x.expand_as(found.models))
@@ -158,6 +158,21 @@ def test_fedamp_newcomers_hear_their_own_message(feds):
         messages.append(formulas.attention_weights(stack, attention, 0.3)[-1] @ stack)
     u = torch.stack(messages)
     close(found.models, train(newcomers, u, everyone, prox=Prox(u, 1 / 5.0)))
+
+
+def test_pfedgraph_newcomers_get_their_row_of_the_graph(feds):
+    fed, newcomers = feds
+    state, found = served(algorithm("pfedgraph", lam=0.0), feds)
+    everyone, start = newcomers.everyone, newcomers.initial()
+    own = train(newcomers, start, everyone, tag="newcomer")
+    mixtures = []
+    for w, size in zip(own, newcomers.sizes):  # each alone with the members
+        stack, sizes = torch.cat([state.w, w[None]]), torch.cat([fed.sizes, size[None]])
+        similar = formulas.cosine_similarities(stack - start[0])
+        mixtures.append(formulas.pfedgraph_weights(similar, sizes / sizes.sum(), 0.8)[-1] @ stack)
+    close(found.models, train(newcomers, torch.stack(mixtures), everyone))
+    _, turned = served(algorithm("pfedgraph", lam=1.0), feds)
+    assert (turned.models - found.models).norm(dim=1).min() > 1e-4
 
 
 def test_fedfomo_newcomers_move_to_models_that_help(feds):

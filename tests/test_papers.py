@@ -145,7 +145,7 @@ def test_settings_name_the_parameters_of_the_methods():
     run |= {"weight_decay", "shuffle"}
     clients = {"clients", "a", "form", "samples", "test_share", "classes_per_client"}
     clients |= {"group_clients", "group_sizes", "share", "test_size", "edition", "length"}
-    words = {"tau", "tau_printed", "periods", "received", "scheduler"}  # said, not set
+    words = {"tau", "tau_printed", "periods", "received", "scheduler"}  # stated, not set
     for method, data, split, paper in EVERY_RUN:
         found = papers.settings(method, data, split, paper=paper)
         if kind := methods.BY_NAME.get(method):

@@ -161,7 +161,7 @@ def test_grouped_mnist_has_the_papers_groups_and_sizes(mnist):
         assert int(tests[i].sum()) == 100 and tests[i, 2 * g : 2 * g + 2].tolist() == [40, 40]
     # what the paper's setting needs of each class: 4,500 of class 0, and so on
     assert counts.sum(0).tolist() == [4500, 4500, 3750, 3750, 3000, 3000, 2250, 2250, 1500, 1500]
-    # 1,000 test samples of each class are wanted, MNIST has 892 fives: said, and shared
+    # 1,000 test samples of each class are wanted, MNIST has 892 fives: noted, and shared
     assert tests.sum(0).tolist() == [1000] * 10
     assert "share some test samples in 5 of 10 classes" in p.about
     assert "5 (1,000 wanted, 892 there)" in p.about

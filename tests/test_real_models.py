@@ -421,5 +421,5 @@ def test_samples_that_change_each_other_are_never_padded(data, clients):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_method_trains_it_or_says_why_not(kind):
-    said = {name: row[kind] for name, row in what_works(kinds=[kind]).items()}
-    assert {name: why for name, why in said.items() if why} == {}
+    reasons = {name: row[kind] for name, row in what_works(kinds=[kind]).items()}
+    assert {name: why for name, why in reasons.items() if why} == {}

@@ -10,6 +10,7 @@ from torch.testing import assert_close
 from pfl_lib import attention
 from pfl_lib.book import theory
 from pfl_lib.book.theory import holds, norm2
+from pfl_lib.formulas import fedamp_objective
 from pfl_lib.methods import FedAMP
 
 exponential, tamed = attention.negative_exponential, attention.tamed_square_root
@@ -88,7 +89,7 @@ def test_quadratics_refuse_matrices_of_another_size():
 
 # -------------------------------------------------------------------------- the constants
 def hessian(A, W):
-    flat = lambda w: theory.fedamp_objective(w.view_as(W), A)  # noqa: E731
+    flat = lambda w: fedamp_objective(w.view_as(W), A)  # noqa: E731
     return torch.linalg.eigvalsh(torch.func.hessian(flat)(W.flatten()))
 
 

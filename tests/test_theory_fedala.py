@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import matplotlib.pyplot as plt
 import torch
 
+import pfl_lib
 from pfl_lib import train
 from pfl_lib.book import plots, theory
-from pfl_lib.formulas import ala_mix
+from pfl_lib.formulas import ala_mix, ala_step
 from pfl_lib.methods import FedALA, FedAvg
 from tests.support.known_answers import assert_known
 
@@ -93,3 +94,43 @@ def test_across_puts_methods_down_and_settings_across():
         ["last", "round", "a", "bb"],
         ["FedALA", "0.500", "1.000"],
     ]
+
+
+# --- eq-ala-budget: the mix depends on η × steps × Δ² until a weight reaches its wall ------------
+
+
+def test_ala_with_fixed_passes_makes_exactly_these_steps():
+    optima = torch.tensor([[0.0, 0.0], [3.0, 1.0]], dtype=torch.float64)
+    toy = theory.DescentFederation(torch.ones(2, 2).double(), optima, lr=0.1, steps=1)
+    x, own = torch.tensor([2.0, 1.0]).double(), optima
+    mixes = theory.ala_once(toy, x, own, lr=0.01, passes=7)
+    for i in range(2):
+        weights = theory.ala_path(own[i], x, torch.ones(2).double(), optima[i], 0.01, 7)[-1]
+        torch.testing.assert_close(mixes[i], ala_mix(weights, own[i], x))
+
+
+def test_twice_the_distance_is_four_times_the_time():
+    """The path of the mix in the small-step limit, on a loss that is not quadratic."""
+
+    def end(scale, lr, steps):
+        glob = torch.tensor([0.3, -0.2, 0.5], dtype=torch.float64)
+        own = glob + scale * torch.tensor([0.4, -0.7, 0.2], dtype=torch.float64)
+        weights = torch.ones(3, dtype=torch.float64)
+        for _ in range(steps):
+            mix = ala_mix(weights, own, glob).requires_grad_()
+            (slope,) = torch.autograd.grad((mix.exp() - 2 * mix).sum().square(), mix)
+            weights = ala_step(weights, own, glob, slope, lr)
+        assert ((weights > 0) & (weights <= 1)).all()  # no wall below has been reached
+        return ala_mix(weights, own, glob)
+
+    near, far = end(1.0, 1e-4, 800), end(2.0, 1e-4, 200)
+    torch.testing.assert_close(near, far, rtol=0, atol=1e-4)
+    assert (near - end(2.0, 1e-4, 400)).abs().max() > 1e-3  # Δ alone is another law
+
+
+def test_effort_is_learning_rate_times_steps():
+    fed = pfl_lib.example()
+    spent = theory.ala_spent(fed, rounds=4, lr=0.5, passes=3)
+    batches = [-(-n // fed.settings.batch_size) for n in fed.sample_counts]
+    expected = 0.5 * (3 + 1 + 1) * sum(batches) / len(batches)
+    assert abs(spent["effort"] - expected) < 1e-6 and spent["budget"] > 0

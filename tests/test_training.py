@@ -160,7 +160,7 @@ def test_a_round_touches_only_those_who_take_part(data):
     w = train(fed, fed.initial()[who], who)
     assert w.shape == (50, fed.d)
     assert seen == {int(j) for i in who for j in index[i]}
-    assert sum(rows) == 50 * settings.epochs  # one batch a client and epoch
+    assert sum(rows) == 50 * settings.epochs  # one batch per client and epoch
 
 
 def test_torchs_threads_are_left_as_they_were(data, unequal):
@@ -309,7 +309,7 @@ def test_mask_freezes_and_correction_shifts(data, unequal):
 
 
 def test_a_client_does_not_notice_the_others(data, unequal):
-    """Another order, or fewer clients, changes nothing for those who train."""
+    """Another order, or fewer clients, changes nothing for those that train."""
     for engine in ("loop", "stacked"):
         fed = federation(data, unequal, engine)
         w = fed.initial()
@@ -595,7 +595,7 @@ def test_two_threads_never_share_a_network(data, unequal):
 def test_tiny_numbers_count_as_zero_while_clients_train_and_only_then(
     data, unequal, workers, before
 ):
-    """They are right, but slow, and a model that knows its data by heart is full of them."""
+    """They are right, but slow, and a model that fits its data perfectly is full of them."""
     network = federation(data, unequal, "threads").network
     tiny = torch.tensor(1e-39)
     torch.set_flush_denormal(before)
@@ -615,12 +615,12 @@ def test_a_fork_makes_its_own_threads(data, unequal):
     child = os.fork()
     if child == 0:  # a pool whose threads are gone would wait for ever
         signal.alarm(60)
-        told = engines.deal(lambda network, job: job, fed.network, [0, 1], 2)
-        os._exit(0 if told == [0, 1] else 1)
+        answers = engines.deal(lambda network, job: job, fed.network, [0, 1], 2)
+        os._exit(0 if answers == [0, 1] else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 
-# ---- modules of one's own ----------------------------------------------------------------------
+# ---- your own modules ----------------------------------------------------------------------
 
 
 class Textbook(nn.Module):

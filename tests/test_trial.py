@@ -52,6 +52,14 @@ def test_a_job_is_done_when_the_result_file_holds_all_of_it(place):
     assert "1 of 1 jobs done; about 0.0 hours left" in trial.listing(jobs())
 
 
+def test_a_run_that_diverged_is_done(place, tmp_path):
+    (job,) = jobs()
+    ends = [held(c, s, rounds=2) for c in "ab" for s in range(2)]
+    path = tmp_path / "results" / "own_leap" / "paper.json"
+    path.write_text(json.dumps({"runs": [], "diverged": ends}))
+    assert job.missing() == []
+
+
 def test_the_command_names_cases_and_methods(place):
     (job,) = jobs()
     assert job.command()[-2:] == ["own_leap", "SCALE=paper"], "it cannot run parts of its table"
@@ -105,3 +113,13 @@ def test_a_queue_that_is_none_is_refused(place):
     trial.QUEUE.write_text('{"jobs": [{"experiment": "own_leap"}]}')
     with pytest.raises(ValueError, match="not a list of jobs"):
         jobs()
+
+
+def test_every_job_of_the_queue_is_one_that_its_notebook_can_run():
+    """The notebook is there and can run a single method; the committed queue is read."""
+    queued = trial.queue()
+    assert len({job.words for job in queued}) == len(queued)
+    for job in queued:
+        path = trial.find_experiment(job.experiment)
+        known = trial.parameters(trial.nbformat.read(path, as_version=4))
+        assert "METHODS" in known and (len(job.methods) == 1 and job.minutes > 0), job.words

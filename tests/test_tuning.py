@@ -32,7 +32,7 @@ def test_every_combination_is_judged_on_the_held_out_part(data):
 
 
 def test_the_test_part_is_never_touched(data, monkeypatch):
-    """Neither do other test samples change anything, nor is one ever looked at."""
+    """Neither do other test samples change anything, nor is one ever used."""
     fed = federation(data)
     test = torch.cat(list(fed.partition.test))
     seen = []
@@ -152,3 +152,14 @@ def test_the_table_shows_the_best_first(data):
     assert float(table.rows[0][2]) >= float(table.rows[1][2])
     assert found._repr_html_().count("<strong>1</strong>") == 1
     assert "held out of the clients' training data" in repr(found)
+
+
+def test_a_folder_keeps_a_methods_own_learning_rates_apart(data, tmp_path):
+    """SCAFFOLD has a learning rate of its own: the federation's must not stand in for it."""
+    grid = {"lr": [0.01, 0.3]}
+    how = {"rounds": 2, "progress": False}
+    kept = tune("scaffold", grid, federation(data), folder=tmp_path, **how)
+    fresh = tune("scaffold", grid, federation(data), **how)
+    assert len(list(tmp_path.glob("*.json"))) == 2
+    assert [t.accuracy for t in kept.trials] == [t.accuracy for t in fresh.trials]
+    assert kept.trials[0].accuracy != kept.trials[1].accuracy

@@ -226,7 +226,7 @@ def test_labels_are_used_once():
 
 
 def test_every_equation_of_the_methods_is_a_formula():
-    """Read off the files' text, not asked of the library."""
+    """Read from the text of the files, not from the library."""
     labelled = {
         node.name
         for path in Path(methods.__file__).parent.glob("*.py")

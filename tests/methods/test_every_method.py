@@ -365,11 +365,13 @@ def test_a_misspelt_hyper_parameter_is_answered_with_the_real_ones(name):
     real = [one.name for one in fields(BY_NAME[name])]
     with pytest.raises(ValueError) as refusal:
         algorithm(name, label="x")
-    said = str(refusal.value)
+    message = str(refusal.value)
     if not real:
-        assert said == f"{name} has no hyper-parameters; got 'label'"
+        assert message == f"{name} has no hyper-parameters; got 'label'"
         return
-    assert said.startswith(f"hyper-parameter of {name} must be one of {', '.join(map(repr, real))}")
+    assert message.startswith(
+        f"hyper-parameter of {name} must be one of {', '.join(map(repr, real))}"
+    )
     with pytest.raises(ValueError, match=rf"Did you mean '{real[0]}'\?"):
         algorithm(name, **{real[0] + "s": 1})
 

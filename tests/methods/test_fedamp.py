@@ -530,7 +530,8 @@ def test_a_pretrained_start_is_rounds_alone(data, groups):
 def test_the_start_decides_who_finds_whom(data):
     """With σ = 2 clients that start together average for good; pre-trained ones find their group.
 
-    The hidden groups share 20 % of their classes, as in the paper; by chance 3 of 19 are one's own.
+    The hidden groups share 20 % of their classes, as in the paper; by chance 3 of 19 are of
+    the same group.
     """
     clients = partition.grouped(data, group_sizes=60, test_size=40)
     fed = federation(data, clients, epochs=3)

@@ -11,7 +11,7 @@ from tests.support.quadratics import Toy
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_known_answer_the_body_moves_and_the_head_is_tuned_after(engine):
-    """½(h·φ − y)² at two clients: one step of φ each, their mean, then one step of h at home."""
+    """½(h·φ − y)² at two clients: one step of φ each, their mean, then one local step of h."""
     phi, h, eta, y = 0.8, 1.5, 0.1, np.array([2.0, 0.5])
     mean = (phi - eta * (h * phi - y) * h).mean()
     tuned = h - eta * (h * mean - y) * mean

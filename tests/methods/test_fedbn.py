@@ -1,4 +1,4 @@
-"""FedBN: normalization stays at home; and the variant that only keeps its statistics there."""
+"""FedBN: normalization stays local; and the variant that only keeps its statistics there."""
 
 from dataclasses import replace
 

@@ -23,7 +23,9 @@ def test_eq_label_prior_by_hand():
 
 def test_it_turns_everybodys_posterior_into_the_clients_own():
     """One world p(x|y), two clients with other p(y): the shift gives each its exact posterior."""
-    world = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])  # p(x|y), a row a class
+    world = np.array(
+        [[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]]
+    )  # p(x|y), one row per class
     frequencies = COUNTS.numpy() / COUNTS.numpy().sum()
     joint = frequencies.sum(0)[:, None] * world  # p(y, x) of everybody
     logits = np.log(joint / joint.sum(0))

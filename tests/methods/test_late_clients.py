@@ -73,7 +73,7 @@ def test_what_is_sent_follows_the_timetable(name):
     fed, method = LateToy(4), algorithm(name, stragglers=(0, 1, 2, 3))
     pulls = [4, 1, 2, 2, 3, 1, 3, 1, 3]
     arrivals = [1, 2, 2, 3, 1, 3, 1, 3, 2]
-    downloads = 2 if name == "plga" else 1  # the personal model goes back to those who arrive
+    downloads = 2 if name == "plga" else 1  # the personal model goes back to those that arrive
     for k in range(9):
         expected = pulls[k] + arrivals[k] + (downloads - 1) * arrivals[k]
         assert method.sent(fed, fed.everyone, k) == 4 * expected

@@ -70,7 +70,7 @@ def test_personal_models_lie_between_prediction_and_server_and_never_come_back(d
     plga = iterate(algorithm("plga", stragglers=LATE, rule="none", stages=1), fed, 4)
     assert all(torch.equal(a.x, b.x) for a, b in zip(lga, plga))
     x_new, x_old, state = plga[4].x, plga[3].x, plga[4]  # in round 3 clients 0, 1, 2, 4 arrive
-    assert torch.equal(state.p[3], plga[3].p[3])  # client 3 keeps what it took home in round 2
+    assert torch.equal(state.p[3], plga[3].p[3])  # client 3 keeps what it took back in round 2
     for i in (0, 1, 2, 4):
         now = x_new if i < 2 else x_old
         moved = state.w[i] - state.pull[i]

@@ -59,8 +59,8 @@ def test_an_experiment_is_run_with_its_parameter(experiment, tmp_path):
 
     edited(experiment, change)
     out = tool.run(experiment, {"SCALE": "laptop"}, out=tmp_path / "out.ipynb")
-    said = tool.code_cells(nbformat.read(out, as_version=4))[-1].outputs[0].text
-    assert said == "laptop {'rounds': 20}\n"
+    output = tool.code_cells(nbformat.read(out, as_version=4))[-1].outputs[0].text
+    assert output == "laptop {'rounds': 20}\n"
 
 
 def test_unknown_experiment_is_refused():
@@ -143,7 +143,7 @@ def with_cells(path, *cells):
 
 
 def python(project, *arguments):
-    """Run Python in the small project; returns (exit code, what it said)."""
+    """Run Python in the small project; returns (exit code, what it printed)."""
     command = [sys.executable, *arguments, str(project)]
     ran = subprocess.run(command, cwd=project.parents[1], capture_output=True, text=True)
     return ran.returncode, ran.stdout + ran.stderr
@@ -167,8 +167,8 @@ def test_what_is_kept_is_what_the_book_would_have_shown(project):
     kept = project.parents[1] / "_build" / "executed" / "notebooks" / project.name
     NotebookClient(notebook, kernel_name="python3").execute()
     assert kinds(nbformat.read(kept, as_version=4)) == kinds(notebook)
-    code, said = python(project, "-m", "devtools.runner")
-    assert (code, said) == (0, "all notebooks are up to date\n")
+    code, output = python(project, "-m", "devtools.runner")
+    assert (code, output) == (0, "all notebooks are up to date\n")
     assert python(project, *COMPARE)[0] == 0
 
 
@@ -179,22 +179,22 @@ def test_nbval_compares_what_is_stored(project, stored, verdict):
     data = {"text/plain": stored}
     cell.outputs = [nbformat.v4.new_output("execute_result", data=data, execution_count=1)]
     with_cells(project, cell)
-    code, said = python(project, *COMPARE)
-    assert code == 1 and "was not run as it is now" in said
+    code, output = python(project, *COMPARE)
+    assert code == 1 and "was not run as it is now" in output
     assert python(project, "-m", "devtools.runner")[0] == 0
-    code, said = python(project, *COMPARE)
-    assert code == verdict, said
-    assert ("Cell outputs differ" in said) == bool(verdict)
+    code, output = python(project, *COMPARE)
+    assert code == verdict, output
+    assert ("Cell outputs differ" in output) == bool(verdict)
 
 
 def test_a_failing_notebook_is_named_with_its_cell_and_the_end_of_the_traceback(project):
     with_cells(project, nbformat.v4.new_code_cell("def f():\n    return 1 / 0\n\nf()"))
     number = len(nbformat.read(project, as_version=4).cells) - 1
-    code, said = python(project, "-m", "devtools.runner")
+    code, output = python(project, "-m", "devtools.runner")
     assert code == 1
-    assert f"notebooks/01_trial.ipynb, cell {number} of the notebook: ZeroDivisionError" in said
-    assert "return 1 / 0" in said and "\x1b" not in said
-    assert "TCP" not in said and "1 failed" in said
+    assert f"notebooks/01_trial.ipynb, cell {number} of the notebook: ZeroDivisionError" in output
+    assert "return 1 / 0" in output and "\x1b" not in output
+    assert "TCP" not in output and "1 failed" in output
 
 
 class Terminal(io.StringIO):
@@ -225,9 +225,9 @@ def test_stages_say_how_long_each_took(monkeypatch, capfd, tmp_path):
     (tmp_path / "Makefile").write_text("good:\n\t@echo fine\nbad:\n\t@false\n")
     monkeypatch.chdir(tmp_path)
     assert stages.main(["good", "bad", "good"]) != 0
-    said = capfd.readouterr().out
-    assert re.search(r"good +passed +0:00 min", said) and re.search(r"bad +FAILED", said)
-    assert said.endswith("not run: good\n")
+    output = capfd.readouterr().out
+    assert re.search(r"good +passed +0:00 min", output) and re.search(r"bad +FAILED", output)
+    assert output.endswith("not run: good\n")
     assert stages.main(["good"]) == 0
 
 
@@ -238,8 +238,8 @@ def kept(tmp_path):
     (tmp_path / "pfl_lib" / "formula.py").write_text("A = 1")
     path = tool.new(tmp_path / "notebooks" / "01_trial.ipynb", "A trial")
     cells = tool.code_cells(nbformat.read(path, as_version=4))
-    said = [nbformat.v4.new_output("stream", text="said once\n")]
-    executed.keep(path, [said for _ in cells], root=tmp_path, seconds=2.5)
+    output = [nbformat.v4.new_output("stream", text="said once\n")]
+    executed.keep(path, [output for _ in cells], root=tmp_path, seconds=2.5)
     return tmp_path
 
 

@@ -36,13 +36,15 @@ def site():
 def open_page(browser):
     """Open pages that may reach this machine only; whatever goes wrong on one fails the test.
 
-    Use: page = open_page(address, width=1280, dark=False).
+    Use: page = open_page(address, width=1280, dark=False, still=False), ``still``: without motion.
     """
     contexts, bad = [], []
 
-    def opener(address, width=1280, dark=False):
+    def opener(address, width=1280, dark=False, still=False):
         context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme="dark" if dark else "light"
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if dark else "light",
+            reduced_motion="reduce" if still else "no-preference",
         )
         contexts.append(context)
 

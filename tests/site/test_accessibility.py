@@ -10,7 +10,7 @@ from tests.support.pages import IDS, PAGES, settled
 from tests.support.paths import ROOT
 
 AXE = (ROOT / "tests" / "site" / "vendor" / "axe" / "axe.min.js").read_text(encoding="utf-8")
-# What repeats is looked at once: formulas (test_site hears them), each kind of token in code.
+# What repeats is checked once: formulas (test_site hears them), each kind of token in code.
 LOOK_ONCE = """() => {
   document.querySelectorAll('mjx-container').forEach(e => e.replaceWith('formula'));
   const seen = new Set();

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 from devtools.browser import serve
-from pfl_lib.book import explore
+from pfl_lib.book import explore, theory
 from tests.support.paths import ROOT
 
 NAMES = [name for name in explore.__all__ if name != "Explorer"]
@@ -59,7 +59,7 @@ TRY = """async (el) => {
 }"""
 
 # Words in a picture that would be smaller than ten pixels on the screen.
-SMALL = """els => els.filter((t) => {
+SMALL = """els => els.filter((t) => t.checkVisibility()).filter((t) => {
   const { a, b } = t.getScreenCTM(), size = parseFloat(getComputedStyle(t).fontSize);
   return t.textContent.trim() && Math.hypot(a, b) * size < 9.9;
 }).map((t) => t.textContent)"""
@@ -71,15 +71,25 @@ PROMISES = {
     "α too large": lambda r: r["xi"][0][0] < 0,
     "Everybody alike": lambda r: max(r["xi"][0]) < 1.3 * min(r["xi"][0]),
     "Hard selection": lambda r: 0 in r["xi"][0],
-    "FedAMP’s own": lambda r: r["at"][2] == pytest.approx(max(c[2] for c in r["curves"]), rel=0.1),
-    "A convex one": lambda r: r["convex_until"] is None and r["at"][2] == pytest.approx(1),
+    "FedAMP’s pull": lambda r: r["curves"][2][2] == max(c[2] for c in r["curves"]),
+    "A convex one": lambda r: r["convex_until"] is None and r["at"][1][3] == pytest.approx(1),
+    "Half and half": lambda r: r["expected"]["mixed"] < 0.6 * r["expected"]["own"],
+    "Few patients": lambda r: r["expected"]["mixed"] == pytest.approx(r["least"], rel=1e-3),
+    "Many patients": lambda r: r["best"] < 0.1,
+    "No difference": lambda r: r["expected"]["mixed"] == pytest.approx(r["least"]),
+    "A little nearer": lambda r: r["end"] == pytest.approx(r["low"]) and r["two"],
+    "A little farther": lambda r: r["end"] == pytest.approx(r["high"]) and r["two"],
+    "Too far to hold": lambda r: not r["two"] and r["path"][0] == 0 and r["end"] > 3,
+    "Long training": lambda r: not r["two"],
     "Groups form": lambda r: r["groups"] == 2 and r["own"] > 0,
     "Another start": lambda r: r["groups"] != 2,
     "All merge": lambda r: r["groups"] == 1,
     "Theorem 1": lambda r: 0 < r["G"][-1] - r["best"] < r["bound"] / 100,
     "On the circle": lambda r: r["heur"][0] == pytest.approx(r["amp"][0], abs=1e-12),
     "A long client": lambda r: r["amp"][1][0] < 0.5 * r["heur"][1][0],
-    "Best own weight": lambda r: r["noise"] == pytest.approx(r["least_noise"]),
+    "The best of four": lambda r: r["noise"] == pytest.approx(r["least_noise"]) == 0.25,
+    "The papers’ τ = 0.95": lambda r: r["noise"] == pytest.approx(r["least_noise"]),
+    "The same, one other": lambda r: r["noise"] > 0.9,
     "A mild cut": lambda r: (
         min(r["heard"]) > 0 and r["delta"] < 0 and min(map(min, r["weights"])) == 0
     ),
@@ -121,13 +131,14 @@ def document(*explorers):
 
 @pytest.fixture
 def show(open_page, tmp_path):
-    """Write explorers to a file, open it, and give the first one's element."""
+    """Write explorers to a file, open it, and give the first one's element, all knobs in sight."""
 
-    def shower(*explorers, **how):
+    def shower(*explorers, still=True, **how):
         path = tmp_path / "page.html"
         path.write_text(document(*explorers), encoding="utf-8")
-        page = open_page(path.as_uri(), **how)
+        page = open_page(path.as_uri(), still=still, **how)
         page.wait_for_selector(".pfl-card")
+        page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
         return page.locator(".pfl-explorer").first
 
     return shower
@@ -245,16 +256,21 @@ class Finger:
 def phone(browser, tmp_path):
     """Open an explorer on a phone, with text above and below, so that the page can scroll."""
     context = browser.new_context(
-        viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True
+        viewport={"width": 390, "height": 844},
+        has_touch=True,
+        is_mobile=True,
+        reduced_motion="reduce",
     )
 
     def opener(explorer):
         path = tmp_path / "phone.html"
         tall = '<div style="height: 1500px">text</div>'
+        opened = "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
         path.write_text(document(explorer).replace("<style>", f"{tall}<style>", 1) + tall)
         page = context.new_page()
         page.goto(path.as_uri())
         page.wait_for_selector(".pfl-card")
+        page.evaluate(opened)
         return page.locator(".pfl-explorer")
 
     yield opener
@@ -267,6 +283,8 @@ def test_a_finger_moves_points_and_scrolls_past_sliders(name, phone):
     page, finger = element.page, Finger(element.page)
     handles = element.locator(".pfl-handle .pfl-body")
     assert (handles.count() == 0) == (name == "Partitions"), "everything else has points to drag"
+    if name == "SelfWeight":  # its point is in the second picture
+        element.locator("[data-view=curve]").click()
     if handles.count():
         handles.first.scroll_into_view_if_needed()
         state, top = element.get_attribute("data-state"), page.evaluate("scrollY")
@@ -346,7 +364,7 @@ def test_tab_stops_only_where_something_can_be_done(name, show):
     for _ in range(30):
         element.page.keyboard.press("Tab")
         seen.append(element.page.evaluate("document.activeElement.tagName.toLowerCase()"))
-    assert {"button", "input"} <= set(seen) <= {"button", "input", "g", "body", "html"}
+    assert {"button", "input"} <= set(seen) <= {"button", "input", "summary", "g", "body", "html"}
 
 
 def test_nothing_hides_the_number_of_a_client(show):
@@ -385,7 +403,7 @@ def test_the_example_of_the_documentation_works(show, monkeypatch):
 def test_all_explorers_live_on_one_page_and_over_http(open_page, tmp_path):
     (tmp_path / "all.html").write_text(document(*map(make, NAMES)), encoding="utf-8")
     with serve(tmp_path) as address:
-        page = open_page(address + "/all.html")
+        page = open_page(address + "/all.html", still=True)
         page.wait_for_function(f"document.querySelectorAll('.pfl-card').length == {len(NAMES)}")
         for name, element in zip(NAMES, page.locator(".pfl-explorer").all()):
             same(read(element), make(name).compute())
@@ -395,6 +413,71 @@ def test_the_book_gathers_all_explorers():
     page = ROOT / "notebooks" / "explorers.ipynb"
     text = page.read_text(encoding="utf-8")
     assert [name for name in NAMES if f"{name}(" not in text] == []
+
+
+# ---- the stage --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_on_a_phone_picture_and_controls_are_seen_together(name, browser, tmp_path):
+    """One picture at a time, its sliders below it, both within one screen."""
+    path = tmp_path / "page.html"
+    path.write_text(document(make(name)), encoding="utf-8")
+    context = browser.new_context(viewport={"width": 390, "height": 844}, reduced_motion="reduce")
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector(".pfl-card")
+    assert page.locator(".pfl-ask").text_content().count("?") == 1
+    views = page.locator(".pfl-views button")
+    for k in range(max(1, views.count())):
+        if views.count():
+            views.nth(k).click()
+            assert views.nth(k).get_attribute("aria-current") == "true"
+        shown = page.locator(".pfl-panel:visible svg")
+        assert shown.count() == 1
+        page.locator(".pfl-ask").evaluate(
+            "e => scrollTo(0, e.getBoundingClientRect().top + scrollY)"
+        )
+        picture, knobs = shown.bounding_box(), page.locator(".pfl-near").bounding_box()
+        assert picture["y"] >= 0 and knobs["y"] + knobs["height"] <= 844
+        assert picture["y"] + picture["height"] <= knobs["y"] + 1, "the controls hide the picture"
+    context.close()
+
+
+@pytest.mark.parametrize("name", ["FedAMPRounds", "FeedbackLoop", "Stragglers", "ALABox"])
+def test_what_has_a_time_opens_in_motion_and_ends_where_it_stood(name, show):
+    element = show(make(name), still=False)
+    key = "step" if name == "ALABox" else "round"
+    goal = getattr(make(name), key)
+    page = element.page
+    now = f"JSON.parse(document.querySelector('.pfl-explorer').dataset.state).{key}"
+    page.wait_for_function(f"{now} < {goal}")
+    page.wait_for_function(f"{now} === {goal}", timeout=8000)
+    assert page.evaluate("location.hash") == "", "what moves by itself is not in the address"
+    same(read(element), make(name).compute())
+
+
+def test_a_touch_ends_the_opening(show):
+    element = show(explore.FedAMPRounds(), still=False)
+    page = element.page
+    now = "JSON.parse(document.querySelector('.pfl-explorer').dataset.state).round"
+    goal = explore.FedAMPRounds().round
+    page.wait_for_function(f"{now} < {goal}")
+    element.locator("[data-key=sigma]").press("ArrowRight")
+    assert page.evaluate(now) == explore.FedAMPRounds().round
+    page.wait_for_timeout(300)
+    assert page.evaluate(now) == explore.FedAMPRounds().round
+
+
+def test_the_loop_has_two_ends_exactly_between_the_critical_widths():
+    """What is red on the page, against the folds that pfl_lib.book.theory finds."""
+    low, high = theory.critical_sigmas(gap=3.0, drift=0.2)
+    for sigma in (0.98 * low, 1.02 * low, 0.98 * high, 1.02 * high):
+        assert explore.FeedbackLoop(sigma=sigma).compute()["two"] == (low < sigma < high)
+    assert theory.critical_sigmas(gap=3.0, drift=0.9) is None
+    assert not any(
+        explore.FeedbackLoop(sigma=s / 4, drift=0.9).compute()["two"] for s in range(1, 20)
+    )
 
 
 # ---- the kit ---------------------------------------------------------------------------------

@@ -39,3 +39,44 @@ def test_figures_have_the_numbers_of_the_site(site):
         text = (HTML / f"{page}.html").read_text(encoding="utf-8")
         found = re.search(rf'id="{label}".*?caption-number">Figure (\d+)', text, re.DOTALL)
         assert found and int(found.group(1)) == number, label
+
+
+# ---- a derivation whose picture goes with the reader ------------------------------------------
+
+SEEN = """() => [...document.querySelectorAll('.pfl-stage:not([hidden]) .pfl-seen title')]
+  .map((t) => t.textContent.slice(0, 6))"""
+
+
+def at_step(page, step):
+    heading = page.locator(".bd-article h3", has_text=f"Step {step}:")
+    heading.evaluate("h => scrollTo(0, h.getBoundingClientRect().top + scrollY - 200)")
+    page.wait_for_timeout(150)
+
+
+def test_the_picture_in_the_margin_changes_as_one_reads(site, open_page):
+    page = open_page(f"{site}/notebooks/04_fedamp.html")
+    assert page.evaluate(SEEN) == [], "not before the derivation"
+    for step, shown in ((1, 1), (3, 3), (5, 5), (6, 5), (7, 7), (2, 2)):
+        at_step(page, step)
+        assert page.evaluate(SEEN) == [f"Step {shown}"]
+        box = page.locator(".pfl-stage").bounding_box()
+        assert box["y"] >= 0 and box["y"] + box["height"] < 900 and box["width"] > 180
+    assert page.locator("figure[id^=fig-story] svg").count() == 6
+
+
+def test_on_a_phone_each_picture_stands_at_its_step(site, open_page):
+    page = open_page(f"{site}/notebooks/04_fedamp.html", width=390)
+    place = page.locator("h3:has-text('Step 5:') + .pfl-step svg title")
+    assert place.text_content().startswith("Step 5")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("figure[id^=fig-story] svg").count() == 6, "on paper all stand together"
+
+
+@pytest.mark.parametrize("how", [{"java_script_enabled": False}, {"reduced_motion": "reduce"}])
+def test_without_scripts_or_motion_the_pictures_stand_still(site, browser, how):
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, **how)
+    page = context.new_page()
+    page.goto(f"{site}/notebooks/04_fedamp.html")
+    assert page.locator("figure[id^=fig-story] svg:visible").count() == 6
+    assert page.locator(".pfl-stage").count() == 0
+    context.close()

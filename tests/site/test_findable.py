@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import pytest
 import yaml
+from bs4 import BeautifulSoup
 
 import pfl_lib
 from pfl_lib import methods
@@ -27,6 +28,21 @@ def test_page_says_what_it_is(site, name):
     assert found["og:description"] == found["description"] and found["og:title"]
     picture = (HTML / f"{name}.html").parent / found["og:image"]
     assert picture.resolve().is_file(), "no social card"
+
+
+@pytest.mark.parametrize("name", PAGES, ids=IDS)
+def test_the_contents_mark_the_page_and_the_way_to_it(site, name):
+    page = HTML / f"{name}.html"
+    text = BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser")
+    contents = text.select_one("nav.bd-docs-nav")
+    if name != PAGES[0]:  # that one stands above the list
+        (marked,) = contents.select("a.current")
+        assert marked["href"] == "#"
+        way = [tag for tag in marked.parents if tag.name == "li"]
+        assert contents.select("li.current") == way[::-1]
+    links = [link["href"] for link in contents.select("a.internal") if link["href"] != "#"]
+    assert len(links) >= len(PAGES) - 1
+    assert [link for link in links if not (page.parent / link).exists()] == []
 
 
 def test_descriptions_differ(site):
@@ -59,6 +75,9 @@ FOUND = {  # what is asked: the pages that must be among the first so many
     "σ": (["book/notation", "notebooks/06_heurfedamp", "notebooks/04_fedamp"], 6),
     "tau": (["book/notation", "notebooks/06_heurfedamp"], 3),
     "δ": (["book/notation", "notebooks/07_fedacs"], 3),
+    "delta": (["book/notation", "notebooks/07_fedacs"], 3),
+    "non-IID": (["book/glossary", "notebooks/02_data"], 4),
+    "convergence": (["notebooks/05_convergence"], 1),
     "FedALA": (["notebooks/10_fedala", "notebooks/reference/fedala"], 2),
     "FedAMP": (["notebooks/04_fedamp", "notebooks/reference/fedamp"], 6),
     "client drift": (["book/glossary", "notebooks/01_fedavg"], 3),
@@ -80,6 +99,23 @@ def test_search_puts_the_teaching_first(site, open_page, query):
     )
     first = list(dict.fromkeys(links))[:among]
     assert [name for name in wanted if name not in first] == [], first
+
+
+def test_a_reference_shows_what_it_refers_to(site, open_page):
+    """By mouse an equation of this page, by keyboard a word of the glossary; Escape ends it."""
+    page = open_page(f"{site}/notebooks/04_fedamp.html")
+    tip = page.locator("#pfl-preview")
+    equation = page.locator(".bd-article a.reference.internal[href^='#equation-']").first
+    equation.hover()
+    tip.wait_for(state="visible")
+    assert tip.locator("mjx-container").count() > 0
+    assert equation.get_attribute("aria-describedby") == "pfl-preview"
+    page.locator("a.pfl-term").first.focus()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Tab")  # reached by keyboard, as :focus-visible asks
+    page.wait_for_function("document.querySelector('#pfl-preview dd')")
+    page.keyboard.press("Escape")
+    tip.wait_for(state="hidden")
 
 
 def test_search_shows_the_text_and_not_its_frame(site, open_page):

@@ -293,7 +293,7 @@ def test_on_paper_it_is_light(show):
 def test_the_tour_asks_before_it_tells(show):
     page = show()
     page.locator("[data-tour]").click()
-    told = []
+    found = []
     for step in range(1, 7):
         tour = page.locator(".pg-tour")
         assert f"{step} of 6" in tour.inner_text() and data(page, "round") == 0
@@ -303,14 +303,47 @@ def test_the_tour_asks_before_it_tells(show):
         text = tour.inner_text().replace("\u00a0", " ")
         b = f"{100 * data(page, 'means')[1]:.0f} %"
         assert "You said 50 %." in text and b in text
-        told.append(data(page, "means"))
+        found.append(data(page, "means"))
         page.locator("[data-next]").click()
-    alone, average, disagree, like, wide, _ = told
+    alone, average, disagree, like, wide, _ = found
     assert alone[1] + 0.1 < average[1]  # the average is wonderful,
     assert disagree[1] < disagree[0] - 0.2  # until they disagree;
     assert like[1] > disagree[0] + 0.1  # like finds like,
     assert wide[1] < like[1] - 0.2  # unless the ear is too wide
     assert page.locator("[data-tour]").is_visible()
+
+
+@pytest.mark.parametrize("touch", [False, True])
+def test_the_reader_draws_the_curve(show, touch):
+    """A stroke over the chart is the guess; the step that follows says how far off it was."""
+    page = show(width=390 if touch else 1100, has_touch=touch)
+    page.locator("[data-tour]").click()
+    chart = page.locator("svg[data-panel=chart]")
+    chart.scroll_into_view_if_needed()
+    box, top = chart.bounding_box(), page.evaluate("scrollY")
+    ends = [
+        (box["x"] + part * box["width"], box["y"] + 0.25 * box["height"]) for part in (0.3, 0.8)
+    ]
+    if touch:
+        wire = page.context.new_cdp_session(page)
+        for k, (x, y) in enumerate(ends):
+            kind = "touchMove" if k else "touchStart"
+            wire.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": x, "y": y}]})
+        wire.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        assert page.evaluate("scrollY") == top, "the page moved under the finger"
+    else:
+        page.mouse.move(*ends[0])
+        page.mouse.down()
+        page.mouse.move(*ends[1], steps=6)
+        page.mouse.up()
+    said = int(page.locator("[data-guess]").input_value())
+    assert 60 < said < 95 and page.locator(".pg-sketch").count() == 1
+    page.locator("[data-reveal]").click()
+    page.wait_for_selector(".pg-truth")
+    told = page.locator(".pg-tour").inner_text().replace("\u00a0", " ")
+    assert f"You said {said} %." in told and re.search(r"Your curve was \d+ points? off", told)
+    chart.click()  # too late to draw another
+    assert page.locator(".pg-truth").is_visible()
 
 
 # ---- small, and live ---------------------------------------------------------------------------

@@ -138,7 +138,9 @@ def test_guide_names_the_exercises_of_the_chapter_of_the_row():
 def test_guide_knows_every_chapter_its_minutes_explorers_and_notebooks():
     table = GUIDE.split("## What there is")[1].split("\n## ")[0]
     rows = {
-        re.search(r"notebooks/(\w+)`", r).group(1): r for r in table.splitlines() if "{doc}" in r
+        found.group(1): row
+        for row in table.splitlines()
+        if (found := re.search(r"^\| \{doc\}`\.\./notebooks/(\w+)`", row))
     }
     assert list(rows) == WITH_EXERCISES, "a chapter with exercises has a row, in the book's order"
     for stem, row in rows.items():
@@ -203,21 +205,22 @@ def test_quiz_answers_with_its_reason(site, open_page):
     assert questions.count() == 4 and page.locator("section#quiz details").count() == 0
     first = questions.nth(0)
     assert first.locator("legend").inner_text().startswith("1. Ten clients")
-    wrong, right = first.get_by_role("button").nth(0), first.get_by_role("button").nth(1)
+    wrong = first.get_by_role("button", name="It drifts, since the data differ")
+    right = first.get_by_role("button", name="Gradient descent on all data")
     assert not first.get_by_text("Drift needs more than one local step").is_visible()
     wrong.click()
     assert first.get_by_text("Drift needs more than one local step").is_visible()
     assert wrong.get_attribute("data-verdict") == "wrong"
     right.focus()
     page.keyboard.press("Enter")
-    assert first.get_by_text("exactly, whatever the split").is_visible()
+    assert first.get_by_text("exactly, whoever holds what").is_visible()
     assert right.get_attribute("data-verdict") == "right"
     score = page.locator(".pfl-quiz-score")
     assert score.inner_text() == "Found 1 of 4, 0 of them at the first try."
     right.click()  # close it and open it again: the reason comes back
-    assert not first.get_by_text("exactly, whatever the split").is_visible()
+    assert not first.get_by_text("exactly, whoever holds what").is_visible()
     right.click()
-    assert first.get_by_text("exactly, whatever the split").is_visible()
+    assert first.get_by_text("exactly, whoever holds what").is_visible()
 
 
 def test_quiz_without_scripts_is_a_list_of_dropdowns(site, browser):
@@ -226,9 +229,22 @@ def test_quiz_without_scripts_is_a_list_of_dropdowns(site, browser):
     page.goto(f"{site}/notebooks/01_fedavg.html")
     choices = page.locator("section#quiz details")
     assert choices.count() == 12
-    choices.nth(0).locator("summary").click()
-    assert choices.nth(0).get_by_text("Drift needs more than one local step").is_visible()
+    choices.nth(1).locator("summary").click()
+    assert choices.nth(1).get_by_text("Drift needs more than one local step").is_visible()
     context.close()
+
+
+def test_the_place_of_the_right_choice_gives_nothing_away(site, open_page):
+    places = []
+    for stem in WITH_EXERCISES:
+        page = open_page(f"{site}/notebooks/{stem}.html")
+        places += page.evaluate("""() => [...document.querySelectorAll('fieldset.pfl-quiz')].map(
+          (quiz) => {
+            const choices = [...quiz.querySelectorAll('.pfl-quiz-choice')];
+            choices.forEach((choice) => choice.click());
+            return choices.findIndex((choice) => choice.dataset.verdict === 'right');
+          })""")
+    assert len(places) >= 45 and max(map(places.count, range(3))) <= 0.5 * len(places)
 
 
 # --------------------------------------------------------------------------------------- slides

@@ -1,6 +1,6 @@
 """The long tests, each in a process of its own; what they measured goes to results/soak.
 
-    python -m tests.soak.soak [kills] [fuzz] [disk] [cnn] [logistic]
+    python -m tests.soak.soak [kills] [fuzz] [api] [disk] [cnn] [logistic]
                                 [resnet_threads] [resnet_stacked]      (all by default)
 
 They take an hour on two cores.  Each stops with an error if what it is for does not hold.
@@ -33,13 +33,13 @@ MEGABYTE = 2**20
 def kills():
     """Four random kills and one inside a checkpoint's writing for every algorithm."""
     with tempfile.TemporaryDirectory() as room:
-        told = script("tests.support.killing", room, "4")
-    wrong = {t["name"]: t["wrong"] for t in told if t["wrong"]}
+        found = script("tests.support.killing", room, "4")
+    wrong = {t["name"]: t["wrong"] for t in found if t["wrong"]}
     assert not wrong, wrong
     return {
-        "algorithms": len(told),
-        "kills": sum(t["kills"] for t in told),
-        "inside a checkpoint's writing": sum(t["in writing"] for t in told),
+        "algorithms": len(found),
+        "kills": sum(t["kills"] for t in found),
+        "inside a checkpoint's writing": sum(t["in writing"] for t in found),
         "results that differed": len(wrong),
     }
 
@@ -47,6 +47,13 @@ def kills():
 def fuzz():
     """3,400 files for each of six readers."""
     return script("tests.support.fuzzing", "3400", "11")
+
+
+def api():
+    """Hostile values for every argument of every public callable."""
+    told = script("tests.support.api_fuzz")
+    assert not told["wrong"], told["wrong"]
+    return told
 
 
 def script(*command):
@@ -75,8 +82,8 @@ def disk():
             try:
                 run(method, fed, 6, **how)
             except OSError as error:
-                said = str(error).replace(room, "FOLDER")
-            assert "No space left" in said and "round-000003" in said, said
+                message = str(error).replace(room, "FOLDER")
+            assert "No space left" in message and "round-000003" in message, message
             filler.unlink()
             resumed = run(method, fed, 6, **how)
             whole = run(method, fed, 6, progress=False)
@@ -85,7 +92,7 @@ def disk():
             assert len(left) == 4, left
         finally:
             subprocess.run(["umount", room], check=True)
-    return {"said": said, "afterwards": "bit-identical to the run on a disk with room"}
+    return {"said": message, "afterwards": "bit-identical to the run on a disk with room"}
 
 
 # ------------------------------------------------------------------------------------------ load
@@ -110,7 +117,7 @@ def load(method, fed, rounds, flat_after, **how):
     seconds = time.perf_counter() - began
     seen = fed.seen[1:]  # the first is for the start
     early, late = max(seen[: flat_after + 1]), max(seen[flat_after:])
-    told = {
+    found = {
         "method": method.label,
         "clients": fed.m,
         "parameters": fed.d,
@@ -125,8 +132,8 @@ def load(method, fed, rounds, flat_after, **how):
             resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MEGABYTE
         ),
     }
-    assert late <= 1.1 * early + 50, told
-    return told
+    assert late <= 1.1 * early + 50, found
+    return found
 
 
 def cnn():
@@ -162,12 +169,14 @@ def resnet(engine, machine=8 * 1024 * MEGABYTE):
     # what such a machine would tell the engine that asks how much is free
     federation.free_memory = lambda device: machine - in_use()
     fed = Watched(data, partition.iid(data, 20), "resnet18", batch_size=16, engine=engine)
-    told = load(algorithm("fedamp", self_weight=0.3), fed, 3, 1)
-    assert told["MiB at most, ever"] * MEGABYTE < machine, told
-    return told
+    found = load(algorithm("fedamp", self_weight=0.3), fed, 3, 1)
+    assert found["MiB at most, ever"] * MEGABYTE < machine, found
+    return found
 
 
-ALL = {f.__name__: f for f in (kills, fuzz, disk, cnn, logistic, resnet_threads, resnet_stacked)}
+ALL = {
+    f.__name__: f for f in (kills, fuzz, api, disk, cnn, logistic, resnet_threads, resnet_stacked)
+}
 
 
 def main(names):
@@ -175,14 +184,14 @@ def main(names):
     if wrong:
         sys.exit(f"soak.py: no {', '.join(wrong)}; there are {', '.join(ALL)}")
     if len(names) == 1:
-        told = ALL[names[0]]()
+        found = ALL[names[0]]()
         about = {"what": ALL[names[0]].__doc__, "version": pfl_lib.__version__}
         about |= {"torch": torch.__version__, "python": platform.python_version()}
         about |= {"processors": os.cpu_count(), "threads": torch.get_num_threads()}
         RESULTS.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({**about, "measured": told}, indent=1, ensure_ascii=False)
+        text = json.dumps({**about, "measured": found}, indent=1, ensure_ascii=False)
         (RESULTS / f"{names[0]}.json").write_text(text + "\n")
-        print(f"{names[0]}: {json.dumps(told, ensure_ascii=False)}", flush=True)
+        print(f"{names[0]}: {json.dumps(found, ensure_ascii=False)}", flush=True)
         return
     for name in names or ALL:
         subprocess.run([sys.executable, "-m", "tests.soak.soak", name], cwd=ROOT, check=True)

@@ -178,26 +178,26 @@ def watch(event, arguments):
         os._exit(3)
 
 
-def attempt(reader, path, told, raw):
+def attempt(reader, path, counts, raw):
     """Have one file read, and count what came of it."""
     global watched
     path.write_bytes(raw)
     watched, began = str(path), time.process_time()  # a busy machine is not its fault
     try:
         READ[reader](path)
-        told["read"] += 1
+        counts["read"] += 1
     except ValueError as error:
-        told["refused"] += 1
+        counts["refused"] += 1
         assert str(path) in str(error), f"the refusal does not name the file: {error}"
     finally:
         watched = None
-        told["slowest"] = max(told["slowest"], time.process_time() - began)
-        told["tried"] += 1
+        counts["slowest"] = max(counts["slowest"], time.process_time() - began)
+        counts["tried"] += 1
 
 
-def trier(reader, path, told):
+def trier(reader, path, counts):
     def one(raw):
-        attempt(reader, path, told, raw)
+        attempt(reader, path, counts, raw)
 
     return one
 
@@ -209,13 +209,13 @@ def bounded():
 
 
 def main(examples, number=0):
-    told = {reader: {"tried": 0, "read": 0, "refused": 0, "slowest": 0.0} for reader in FILES}
+    counts = {reader: {"tried": 0, "read": 0, "refused": 0, "slowest": 0.0} for reader in FILES}
     folder = Path(tempfile.mkdtemp())
     for reader in FILES:  # once in peace: what is imported late is imported now
         path = folder / f"good.{reader}"
-        attempt(reader, path, told[reader], SEEDS[reader][0])
+        attempt(reader, path, counts[reader], SEEDS[reader][0])
     for reader in FILES:
-        assert told[reader]["read"] == 1, f"{reader} cannot read a good file"
+        assert counts[reader]["read"] == 1, f"{reader} cannot read a good file"
     bounded()
     sys.addaudithook(watch)
     how = settings(
@@ -227,10 +227,10 @@ def main(examples, number=0):
     )
     for reader, files in FILES.items():
         path = folder / f"file.{reader}"
-        seed(int(number))(how(given(files)(trier(reader, path, told[reader]))))()
+        seed(int(number))(how(given(files)(trier(reader, path, counts[reader]))))()
         path.unlink()
-        assert told[reader]["slowest"] < SECONDS, f"{reader} took {told[reader]['slowest']:.1f} s"
-    print(json.dumps(told))
+        assert counts[reader]["slowest"] < SECONDS, f"{reader}: {counts[reader]}"
+    print(json.dumps(counts))
 
 
 if __name__ == "__main__":

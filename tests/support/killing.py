@@ -143,12 +143,12 @@ def main(folder, kills, names=None):
         "fedala",
     ):  # so that what torch imports late is not imported again and again
         run(quick_method(name), fed, 2, progress=False)
-    chance, told = random.Random(0), []
+    chance, records = random.Random(0), []
     for number, name in enumerate(names.split(",") if names else methods.names()):
         room = Path(folder) / name
         room.mkdir(parents=True)
-        told.append(trial(name, fed, room, int(kills), chance, number))
-    print(json.dumps(told))
+        records.append(trial(name, fed, room, int(kills), chance, number))
+    print(json.dumps(records))
 
 
 if __name__ == "__main__":

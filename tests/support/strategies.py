@@ -1,4 +1,4 @@
-"""Random models for the property tests: small float64 matrices, one row a client."""
+"""Random models for the property tests: small float64 matrices, one row per client."""
 
 import torch
 from hypothesis import settings
