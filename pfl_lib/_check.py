@@ -47,9 +47,12 @@ def whole(name, value, at_least=1, at_most=MOST):
 def one_of(name, value, allowed):
     """One of the allowed words; a near miss is named."""
     allowed = list(allowed)
-    # of the same type: True is not 1 here, and an array is not asked whether it equals a word
-    if any(value is a or (type(value) is type(a) and value == a) for a in allowed):
-        return value
+    for known in allowed:
+        # of one kind: True is not 1 here, and an array is not asked whether it equals a word;
+        # but a page's 1 is Python's 1.0
+        alike = type(value) is type(known) or {type(value), type(known)} == {int, float}
+        if value is known or (alike and value == known):
+            return known
     near = difflib.get_close_matches(str(value), [str(a) for a in allowed], n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.{hint}")
