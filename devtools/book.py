@@ -2,6 +2,7 @@
 
 python -m devtools.book             nothing at all if nothing has changed since the last time
 python -m devtools.book --again     in any case
+python -m devtools.book PAGES       for a look while one writes: these, and nothing else
 """
 
 import hashlib
@@ -39,21 +40,39 @@ def built():
     return STAMP.exists() and STAMP.read_text() == made_from()
 
 
-def pages():
-    """Jupyter Book's own build."""
+def pages(whole=True):
+    """Jupyter Book's own build; ``whole`` reads every page and takes warnings for errors."""
+    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", ".", "-q"]
     # --all: warnings are only given for pages that are read, so read all of them
-    command = [str(Path(sys.executable).with_name("jupyter-book")), "build", ".", "--all", "-q"]
-    strict = ["-W", "-n", "--keep-going"]
+    strict = ["--all", "-W", "-n", "--keep-going"] if whole else []
     return subprocess.run([*command, *strict], cwd=ROOT, check=False).returncode == 0
+
+
+def some(names):
+    """A look at pages while one writes them. The other pages stay as they are, however old."""
+    paths = [Path(name).resolve() for name in names]
+    for path in paths:
+        if not path.is_file():
+            raise SystemExit(f"no such page: {path}")
+    notebooks = [path for path in paths if path.suffix == ".ipynb"]
+    if notebooks and (code := runner.main(notebooks)):
+        return code
+    executed.add_to_cache(notebooks)
+    for path in paths:
+        path.touch()  # read again, whatever Sphinx remembers
+    return 0 if pages(whole=False) else 1
 
 
 def build():
     """Notebooks, pages, and what lies beside them. Returns an exit code."""
     STAMP.unlink(missing_ok=True)
-    began, source = time.monotonic(), made_from()
+    began, source, library = time.monotonic(), made_from(), executed.fingerprint()
     code = runner.main()
     if code:
         return code
+    if executed.fingerprint() != library:
+        print("pfl_lib or results changed while the notebooks ran; build again")
+        return 1
     executed.hand_to_the_book()
     shutil.rmtree(HTML, ignore_errors=True)
     print("writing the pages …", flush=True)
@@ -70,6 +89,8 @@ def build():
 
 
 def main(arguments):
+    if arguments and arguments != ["--again"]:
+        return some(arguments)
     if "--again" in arguments or not built():
         code = build()
         if code:

@@ -94,9 +94,6 @@ def seconds(path, root=ROOT):
 
 def hand_to_the_book(root=ROOT):
     """Empty a stale execution cache, then fill it with what is kept. Returns how many were used."""
-    from jupyter_cache import get_cache
-    from jupyter_cache.base import CacheBundleIn
-
     now = fingerprint(root)
     cache_path, kept = root / CACHE.relative_to(ROOT), root / KEPT.relative_to(ROOT)
     stamp = cache_path / "pfl_fingerprint"
@@ -104,14 +101,26 @@ def hand_to_the_book(root=ROOT):
         shutil.rmtree(cache_path, ignore_errors=True)
         cache_path.mkdir(parents=True)
         stamp.write_text(now)
-    cache, used = get_cache(cache_path), 0
+    sources = []
     for path in sorted(kept.rglob("*.ipynb")):
         source = root / path.relative_to(kept)
-        notebook = current(source, now, root) if source.exists() else None
-        if notebook is None:
+        if source.exists() and current(source, now, root):
+            sources.append(source)
+        else:
             path.unlink()
+    return add_to_cache(sources, root)
+
+
+def add_to_cache(sources, root=ROOT):
+    """Give what is kept of these notebooks to the book. Returns how many there were."""
+    from jupyter_cache import get_cache
+    from jupyter_cache.base import CacheBundleIn
+
+    cache, now, used = get_cache(root / CACHE.relative_to(ROOT)), fingerprint(root), 0
+    for source in sources:
+        notebook, took = current(source, now, root), seconds(source, root)
+        if notebook is None:
             continue
-        took = seconds(source, root)
         if (took or 0) > BUDGET[source.parent.name]:
             budget = f"{BUDGET[source.parent.name]} s allowed on quiet cores"
             print(f"{source.relative_to(root)} took {took:.0f} s, {budget}")
