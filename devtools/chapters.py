@@ -30,6 +30,22 @@ class Exercise:
         found = re.match(r"\*\*\[(\w+)\]\*\*", self.text)
         return found.group(1) if found else None
 
+    @property
+    def level(self):
+        """easy, medium or hard, for somebody who has read the chapter."""
+        return self._effort()[0]
+
+    @property
+    def minutes(self):
+        """How long it should take, writing up included."""
+        return int(self._effort()[1])
+
+    def _effort(self):
+        found = re.match(r"\*\*\[\w+\]\*\* \*(easy|medium|hard), (\d+) min\.\* ", self.text)
+        if found is None:
+            raise ValueError(f'{self.label} should begin like "**[code]** *easy, 20 min.* …"')
+        return found.groups()
+
 
 def parts():
     """The parts of the book that hold chapters: {caption: [page, ...]}, in order.

@@ -39,6 +39,14 @@ def test_every_exercise_of_the_book_has_kind_text_and_solution():
     assert [e.label for e in everything if not e.text or not e.solution] == []
 
 
+def test_every_exercise_says_how_hard_and_how_long_it_is():
+    everything = [exercise for found in EXERCISES.values() for exercise in found]
+    assert {e.level for e in everything} == {"easy", "medium", "hard"}
+    assert all(10 <= e.minutes <= 90 and e.minutes % 5 == 0 for e in everything)
+    with pytest.raises(ValueError, match="ex-x should begin like"):
+        chapters.Exercise("ex-x", "**[code]** Do it.").minutes  # noqa: B018
+
+
 def test_every_exercise_is_in_exactly_one_student_notebook():
     raw = {path: path.read_text(encoding="utf-8") for path in ROOT.glob("notebooks/*.ipynb")}
     labels = [label for t in raw.values() for label in re.findall(r":label: (ex-[\w-]+)", t)]
