@@ -33,7 +33,9 @@ def save(folder, round_, tensors, record):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"round-{round_:06d}.json"
-    kept = {name: t.detach().to("cpu").clone().contiguous() for name, t in tensors.items()}
+    # copied, since two names may share memory; what lies in a file is not, and memory is spared
+    kept = {n: t if _in_file(t) else t.detach().cpu().clone() for n, t in tensors.items()}
+    kept = {name: t.contiguous() for name, t in kept.items()}
     try:
         atomic_write(path.with_suffix(".safetensors"), lambda side: save_file(kept, side))
         text = json.dumps({"checksum": _checksum(path, record), **record})
@@ -52,6 +54,8 @@ def save(folder, round_, tensors, record):
 
 def newest(folder, settings, device):
     """The newest sound checkpoint as (record, tensors), or None.  Other settings are refused.
+
+    Without a ``device`` the tensors stay in the file, to be copied.
 
     >>> import tempfile
     >>> import torch
@@ -77,6 +81,8 @@ def newest(folder, settings, device):
         _tidy(Path(folder), path)
         # copied: safetensors maps them where they lie in the file, and products of tensors at such
         # odd addresses may round differently from those of the uninterrupted run
+        if device is None:  # the caller copies them
+            return record, tensors
         return record, {name: t.to(device, copy=True) for name, t in tensors.items()}
     return None
 
@@ -93,6 +99,10 @@ def atomic_write(path, write):
         fsync_dir(path.parent)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _in_file(tensor):
+    return tensor.device.type == "cpu" and tensor.untyped_storage().filename is not None
 
 
 def _number(path):

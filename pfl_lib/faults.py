@@ -122,8 +122,8 @@ class FederationWrapper(DeprecatedTrain):
     def dtype(self) -> torch.dtype:
         return self.fed.dtype
 
-    def initial(self) -> Tensor:
-        return self.fed.initial()
+    def initial(self, who: Tensor | None = None) -> Tensor:
+        return self.fed.initial() if who is None else self.fed.initial(who)
 
     def evaluate(
         self, w: Tensor, who: Tensor | None = None, split: str = "test"
@@ -372,7 +372,7 @@ class Answering(FederationWrapper):
     """The federation ``fed``, in which clients that do not answer are no reason to stop.
 
     They keep the rows they were given to begin with, ``lost`` remembers who they are, and from
-    then on their tests are NaN: nobody knows the model that was to be tested.
+    then on nobody asks them and their tests are NaN: nobody knows the model that was to be tested.
 
     >>> import pfl_lib
     >>> from pfl_lib import train
@@ -391,12 +391,14 @@ class Answering(FederationWrapper):
         return done
 
     def perform(self, work: Work, who: Tensor) -> dict[str, Tensor]:
-        try:
-            return self.fed.perform(work, who)
-        except BrokenClients as error:
-            self.lost |= {i for i, _ in error.found}
         who = torch.as_tensor(who)
         here = (~self._is_lost(who)).nonzero().flatten()
+        if len(here) == len(who):
+            try:
+                return self.fed.perform(work, who)
+            except BrokenClients as error:
+                self.lost |= {i for i, _ in error.found}
+            here = (~self._is_lost(who)).nonzero().flatten()
         rest = dataclasses.replace(work, rows={n: r[here] for n, r in work.rows.items()})
         done = self.perform(rest, who[here])
         return {n: r.index_copy(0, here, done[n]) for n, r in work.rows.items()}
@@ -405,9 +407,13 @@ class Answering(FederationWrapper):
         self, w: Tensor, who: Tensor | None = None, split: str = "test"
     ) -> tuple[Tensor, Tensor]:
         """Accuracy and mean loss, as the federation has them; NaN for the lost."""
-        lost = self._is_lost(self.everyone if who is None else torch.as_tensor(who))
-        accuracy, loss = self.fed.evaluate(w, who, split)
-        return accuracy.masked_fill(lost, math.nan), loss.masked_fill(lost, math.nan)
+        who = self.everyone if who is None else torch.as_tensor(who)
+        here = (~self._is_lost(who)).nonzero().flatten()
+        if len(here) == len(who):
+            return self.fed.evaluate(w, who, split)
+        found = self.fed.evaluate(w[here], who[here], split)
+        accuracy, loss = (f.new_full((len(who),), math.nan).index_copy(0, here, f) for f in found)
+        return accuracy, loss
 
     def _is_lost(self, who):
         return torch.isin(who, who.new_tensor(sorted(self.lost)))

@@ -76,8 +76,8 @@ class Federation(Protocol):
     def dtype(self) -> torch.dtype:
         """The models' floating-point type."""
 
-    def initial(self) -> Tensor:
-        """The initial models, one row per client."""
+    def initial(self, who: Tensor | None = None) -> Tensor:
+        """The initial models, one row per client, or one for each client of ``who``."""
 
     def at(self, k: int) -> "Federation":
         """The same federation in round ``k``."""
@@ -119,19 +119,19 @@ def checked_federation(name: str, fed: Any) -> Any:
 # ---- checks that federations with real clients share ---------------------------------------------
 
 
-def checked_clients(fed: Federation, who: Any) -> list[int]:
+def checked_clients(fed: Federation, who: Any, name: str = "who") -> list[int]:
     """The client numbers in ``who``; a TypeError or ValueError where they are none of ``fed``'s."""
     try:
-        given = _check.numbers("who", who).cpu()
+        given = _check.numbers(name, who).cpu()
         if (given.is_floating_point() and len(given)) or given.dtype == torch.bool:
             raise TypeError
         clients = given.tolist()
         wrong = [i for i in clients if i not in range(fed.m)]
     except (TypeError, ValueError):
-        raise TypeError(f"who must be client numbers, whole ones, got {who!r}") from None
+        raise TypeError(f"{name} must be client numbers, whole ones, got {who!r}") from None
     if wrong or len(set(clients)) != len(clients):
         raise ValueError(
-            f"who must hold different client numbers from 0 to {fed.m - 1}, got {clients}"
+            f"{name} must hold different client numbers from 0 to {fed.m - 1}, got {clients}"
         )
     return clients
 

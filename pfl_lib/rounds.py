@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -11,10 +11,11 @@ import torch
 from tqdm.auto import tqdm
 
 from pfl_lib import _check, checkpoints
+from pfl_lib._disk import DiskState, InitialOnDisk
 from pfl_lib._version import __version__
 from pfl_lib.callbacks import Callback, Moment
 from pfl_lib.faults import Answering, BrokenClients, Guarded, in_words, named
-from pfl_lib.federation import checked_federation
+from pfl_lib.federation import checked_clients, checked_federation
 from pfl_lib.history import History
 from pfl_lib.methods.base import Algorithm, State
 from pfl_lib.random import keyed_generator
@@ -33,6 +34,8 @@ def run(
     evaluate_every: int = 1,
     checkpoint=None,
     checkpoint_every: int = 1,
+    test_clients: Any = None,
+    state_folder: str | os.PathLike | None = None,
     broken: str = "stop",
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
@@ -41,6 +44,10 @@ def run(
 
     ``participation`` is the share of clients that take part in a round, drawn anew each round by
     the federation's seed.  Models are tested every ``evaluate_every`` rounds and after the last.
+    ``test_clients`` are the numbers of those that are asked for a test (None: all of them); the
+    others have NaN in the history.  With ``state_folder`` the clients' own rows live there, in
+    memory-mapped files, and take memory in the rounds they take part in; the numbers are the same,
+    and so are checkpoints, so that a run may go on with or without it.
     ``callbacks`` are notified of every step: see :mod:`pfl_lib.callbacks`.
 
     A client whose training ends in NaN or infinity is noticed before its model is sent.
@@ -59,7 +66,11 @@ def run(
     evaluate_every = _check.whole("evaluate_every", evaluate_every)
     checkpoint_every = _check.whole("checkpoint_every", checkpoint_every)
     _check_method(algorithm, participation, broken)
-    _check_folder(checkpoint)
+    _check_folder("checkpoint", checkpoint)
+    _check_folder("state_folder", state_folder)
+    if state_folder is not None and fed.device.type != "cpu":
+        raise ValueError(f"state_folder must be None on {fed.device}: files hold tensors of a CPU")
+    asked = None if test_clients is None else checked_clients(fed, test_clients, "test_clients")
     callbacks = _checked_callbacks(callbacks)
     _check.flag("progress", progress)
 
@@ -71,6 +82,7 @@ def run(
         "evaluate_every": evaluate_every,
         "version": __version__,
         **({"broken": broken} if broken != "stop" else {}),
+        **({} if asked is None else {"test_clients": asked}),
     }
     now = Moment(
         algorithm,
@@ -80,7 +92,7 @@ def run(
         State(),
         checkpoint=checkpoint,
     )
-    _begin(now, evaluate_every, callbacks)
+    _begin(now, evaluate_every, callbacks, state_folder)
     how = {"initial": now.round, "desc": algorithm.label, "disable": not progress}
     with tqdm(total=rounds, **how) as bar, ExitStack() as ending:
         for one in callbacks:
@@ -92,7 +104,7 @@ def run(
             _one_round(now, participation, broken)
             _notify(callbacks, "on_round_end", now)
             if now.round % evaluate_every == 0 or _is_last(now):
-                _measure(now, broken)
+                _measure(now, broken, asked)
                 _notify(callbacks, "on_evaluate", now)
                 bar.set_postfix({now.history.metric: f"{now.history.last:.4f}"})
             if checkpoint is not None and (now.round % checkpoint_every == 0 or _is_last(now)):
@@ -131,13 +143,13 @@ def _check_method(algorithm: Algorithm, participation: float, broken: str) -> No
         )
 
 
-def _check_folder(checkpoint: Any) -> None:
-    if checkpoint is None:
+def _check_folder(name: str, folder: Any) -> None:
+    if folder is None:
         return
-    if not isinstance(checkpoint, (str, os.PathLike)):
-        raise TypeError(f"checkpoint must be the path of a folder or None, got {checkpoint!r}")
-    if os.path.exists(checkpoint) and not os.path.isdir(checkpoint):
-        raise ValueError(f"checkpoint must be the path of a folder, got the file {checkpoint!r}")
+    if not isinstance(folder, (str, os.PathLike)):
+        raise TypeError(f"{name} must be the path of a folder or None, got {folder!r}")
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise ValueError(f"{name} must be the path of a folder, got the file {folder!r}")
 
 
 def _checked_callbacks(callbacks: Any) -> tuple[Callback, ...]:
@@ -150,12 +162,17 @@ def _checked_callbacks(callbacks: Any) -> tuple[Callback, ...]:
     return callbacks
 
 
-def _begin(now: Moment, evaluate_every: int, callbacks: Sequence[Callback]) -> None:
+def _begin(
+    now: Moment, evaluate_every: int, callbacks: Sequence[Callback], state_folder: Any
+) -> None:
     """Begin with the method's first state, or where the newest checkpoint ends."""
-    settings = now.history.settings
-    found = now.checkpoint and checkpoints.newest(now.checkpoint, settings, now.fed.device)
+    settings, on_disk = now.history.settings, state_folder is not None
+    device = None if on_disk else now.fed.device
+    found = now.checkpoint and checkpoints.newest(now.checkpoint, settings, device)
     if not found:
-        now.state = now.algorithm.start(now.fed.at(0))
+        fed = now.fed.at(0)
+        fed = InitialOnDisk(fed, state_folder) if on_disk else fed
+        now.state = _placed(now.algorithm.start(fed), now.fed, state_folder)
         return
     record, tensors = found
     if record["round"] > now.rounds:
@@ -163,7 +180,7 @@ def _begin(now: Moment, evaluate_every: int, callbacks: Sequence[Callback]) -> N
             f"{now.checkpoint} holds {record['round']} rounds already; rounds must be at least "
             f"that, got {now.rounds}"
         )
-    now.state, now.round = State(**tensors), record["round"]
+    now.state, now.round = _placed(tensors, now.fed, state_folder), record["round"]
     now.seconds, now.sent = record["elapsed"], record["moved"]
     now.history = History(**record["history"])
     stopped, now.history.stopped = now.history.stopped, ""  # callbacks may stop it again
@@ -172,6 +189,11 @@ def _begin(now: Moment, evaluate_every: int, callbacks: Sequence[Callback]) -> N
     for name, one in _by_name(callbacks).items():
         if name in record.get("callbacks", {}):
             one.restore(record["callbacks"][name])
+
+
+def _placed(tensors: Mapping[str, Any], fed: Any, state_folder: Any) -> State:
+    """The state, in memory or on the disk."""
+    return State(**tensors) if state_folder is None else DiskState(state_folder, fed.m, **tensors)
 
 
 def _forget_early(now: Moment, evaluate_every: int) -> None:
@@ -197,7 +219,10 @@ def _one_round(now: Moment, participation: float, broken: str) -> None:
     _synchronize(now.fed.device)
     now.seconds += time.perf_counter() - began
     now.sent += algorithm.sent(here, heard, k)
-    _refuse_broken_models(algorithm, now.state, k)
+    changed: Mapping[str, Any] = now.state
+    if isinstance(now.state, DiskState):
+        now.state, changed = now.state.settled()
+    _refuse_broken_models(algorithm, changed, k)
     now.round = k + 1
 
 
@@ -270,13 +295,17 @@ def _note(history, fed, found, then):
         history.broken.append(entry)
 
 
-def _measure(now: Moment, broken: str) -> None:
+def _measure(now: Moment, broken: str, asked: list[int] | None) -> None:
     history, algorithm, state = now.history, now.algorithm, now.state
     where = f"{algorithm.label}, round {now.round}"
-    fed = Answering(now.fed.at(now.round - 1))  # some methods train once more, for the test
+    # some methods train once more, for the test
+    fed = Answering(
+        now.fed.at(now.round - 1), set() if asked is None else set(range(now.fed.m)) - set(asked)
+    )
+    silent = set(fed.lost)  # nobody asked them
     accuracy, loss = fed.evaluate(algorithm.personal(state, fed))
     absent = accuracy.isnan() & loss.isnan()  # a model that is broken still has an accuracy
-    lost = absent.nonzero().flatten().tolist()
+    lost = [i for i in absent.nonzero().flatten().tolist() if i not in silent]
     spoiled = (~torch.isfinite(loss) & ~absent).nonzero().flatten().tolist()
     found = [(i, "test loss") for i in spoiled]
     if found and broken == "stop":
@@ -297,9 +326,9 @@ def _measure(now: Moment, broken: str) -> None:
         history.extra_models.setdefault(name, []).append(fed.evaluate(w)[0].tolist())
 
 
-def _refuse_broken_models(algorithm, state, k):
+def _refuse_broken_models(algorithm, changed, k):
     """The clients sent finite models; should the server's own step have spoiled them, stop."""
-    for name, tensor in state.items():
+    for name, tensor in changed.items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise FloatingPointError(
                 f"{algorithm.label}, round {k + 1}: the server's step left {name} no longer "

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from pfl_lib import Federation, History, algorithm, partition, run
+from pfl_lib.faults import FederationWrapper, OtherUploads
 from tests.support.runs import FEDAMP, same
 from tests.support.runs import linear_federation as federation
 
@@ -79,6 +80,59 @@ def test_resumes_bit_identically(data, tmp_path):
     same(whole, resumed)
 
 
+def test_rows_of_absent_clients_stay_on_the_disk(data, tmp_path):
+    fed, method = federation(data), algorithm("ditto")
+    inside = run(method, fed, 1, participation=0.5, progress=False)
+    outside = run(method, fed, 1, participation=0.5, state_folder=tmp_path, progress=False)
+    assert outside.state.v.untyped_storage().filename and torch.equal(
+        outside.state.v, inside.state.v
+    )
+    # a state that is put into is another one, until the round is over
+    before = outside.state
+    after = before.put(torch.tensor([2]), v=torch.ones(1, fed.d))
+    assert torch.equal(before.v, inside.state.v) and bool((after.v[2] == 1).all())
+    swapped = before.set(v=before.v + 1, old=before.v).settled()[0]  # one file read, then written
+    assert torch.equal(swapped.old, inside.state.v) and torch.equal(swapped.v, inside.state.v + 1)
+
+
+def test_a_broken_client_is_dropped_on_the_disk_too(data, tmp_path):
+    class Breaking(OtherUploads):
+        def sends(self, began, trained, who, tag):
+            bad = torch.tensor([i == 1 for i in who])
+            return torch.where(bad[:, None], torch.nan, trained)
+
+    fed = Breaking(federation(data))
+    options = {"broken": "drop", "progress": False}
+    inside = run(algorithm("separate"), fed, 2, **options)
+    outside = run(algorithm("separate"), fed, 2, state_folder=tmp_path, **options)
+    assert torch.equal(outside.state.w, inside.state.w) and outside.broken == inside.broken
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedavg-ft", "ditto"])
+def test_only_those_who_are_asked_are_tested(data, name):
+    class Counting(FederationWrapper):
+        seen = []
+
+        def on_result(self, work, done, who):
+            self.seen.append(("trained", work.tag, sorted(who.tolist())))
+            return done
+
+        def evaluate(self, w, who=None, split="test"):
+            self.seen.append(("tested", "", sorted(who.tolist())))
+            return self.fed.evaluate(w, who, split)
+
+    fed = federation(data)
+    whole = run(algorithm(name), fed, 2, progress=False)
+    some = run(algorithm(name), Counting(fed), 2, test_clients=[4, 1], progress=False)
+    assert {tuple(who) for what, _, who in Counting.seen if what == "tested"} == {(1, 4)}
+    assert all(who == [1, 4] for _, tag, who in Counting.seen if tag == "fine-tune")
+    for mine, theirs in zip(some.accuracy, whole.accuracy):
+        assert [i for i, a in enumerate(mine) if a == a] == [1, 4]
+        assert (mine[1], mine[4]) == (theirs[1], theirs[4])
+    assert some.last == pytest.approx((whole.accuracy[-1][1] + whole.accuracy[-1][4]) / 2)
+    assert not some.broken and some.settings["test_clients"] == [4, 1]
+
+
 def test_other_settings_are_refused_by_name(data, tmp_path):
     run(FEDAMP, federation(data), 1, checkpoint=tmp_path, progress=False)
     with pytest.raises(ValueError, match=r"other settings \(lr was 0.1, now 0.2\)"):
@@ -109,6 +163,10 @@ def test_bad_calls(data):
         run(FEDAMP, fed, 0)
     with pytest.raises(ValueError, match=r"participation must lie in \(0, 1\], got 0"):
         run(FEDAMP, fed, 1, participation=0)
+    with pytest.raises(ValueError, match=r"test_clients must hold different client numbers from 0"):
+        run(FEDAMP, fed, 1, test_clients=[99])
+    with pytest.raises(TypeError, match="state_folder must be the path of a folder or None, got 3"):
+        run(FEDAMP, fed, 1, state_folder=3)
     with pytest.raises(ValueError, match=r"got 'fedampp'. Did you mean 'fedamp'\?"):
         algorithm("fedampp")
     with pytest.raises(ValueError, match=r"got 'sgima'. Did you mean 'sigma'\?"):

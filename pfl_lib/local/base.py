@@ -117,9 +117,9 @@ class ModelFederation(DeprecatedTrain):
         """The indices of all clients."""
         return torch.arange(self.m, device=self.device)
 
-    def initial(self) -> Tensor:
-        """The common random initial model, one row per client."""
-        return self._initial.repeat(self.m, 1)
+    def initial(self, who: Tensor | None = None) -> Tensor:
+        """The common random initial model, one row per client, or per client of ``who``."""
+        return self._initial.repeat(self.m if who is None else len(who), 1)
 
     def at(self, k: int) -> Self:
         """This federation in round ``k``: the same clients, that round's batches."""

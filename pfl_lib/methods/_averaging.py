@@ -56,7 +56,7 @@ class GlobalModel(Algorithm):
     newcomer_rounds: ClassVar[int] = 1  # until a newcomer has all that is its own
 
     def start(self, fed):
-        return State(x=fed.initial()[0])
+        return State(x=fed.initial(fed.everyone[:1])[0])
 
     def download(self, state, fed, who):
         return State(w=state.x.expand(len(who), -1))

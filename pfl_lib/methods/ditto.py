@@ -62,7 +62,7 @@ class Ditto(GlobalModel):
     newcomer = "a model of its own, trained from the global one and held near it"
 
     def start(self, fed):
-        return State(x=fed.initial()[0], v=fed.initial())
+        return State(x=fed.initial(fed.everyone[:1])[0], v=fed.initial())
 
     def local(self, state, received, fed, who):
         x, v, long = received.w, state.v[who], self.personal_epochs

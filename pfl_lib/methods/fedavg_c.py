@@ -45,7 +45,7 @@ class FedAvgC(FedProx):
     handed = ""  # it has its own way to begin a round
 
     def start(self, fed):
-        return State(x=fed.initial()[0], w=fed.initial())
+        return State(x=fed.initial(fed.everyone[:1])[0], w=fed.initial())
 
     def local(self, state, received, fed, who):
         x = received.w

@@ -60,7 +60,7 @@ class IFCA(ClusterModels):
     tested = "of all clusters' models the one with the client's least training loss"
 
     def start(self, fed):
-        first, key = fed.initial()[0], (fed.settings.seed, "ifca")
+        first, key = fed.initial(fed.everyone[:1])[0], (fed.settings.seed, "ifca")
         others = [shuffled(first, fed, *key, j) for j in range(1, self.clusters)]
         if others and torch.equal(others[0], first):
             raise ValueError(

@@ -63,7 +63,7 @@ class OracleGroups(ClusterModels):
     def start(self, fed):
         group = self.numbers(fed).to(fed.device)
         found, cluster = torch.unique(group, return_inverse=True)
-        return State(x=fed.initial()[:1].repeat(len(found), 1), cluster=cluster)
+        return State(x=fed.initial(fed.everyone[:1]).repeat(len(found), 1), cluster=cluster)
 
     def download(self, state, fed, who):
         cluster = state.cluster[who]

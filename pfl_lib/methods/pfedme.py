@@ -111,7 +111,7 @@ class PFedMe(GlobalModel):
 
     def start(self, fed):
         plain_sgd(self, fed)  # refuses an Adam federation before the first round
-        return State(x=fed.initial()[0], theta=fed.initial())
+        return State(x=fed.initial(fed.everyone[:1])[0], theta=fed.initial())
 
     def local(self, state, received, fed, who):
         names = ("lam", "lr_personal", "inner_steps", "restart")

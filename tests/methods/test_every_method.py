@@ -216,6 +216,21 @@ def test_stopped_and_resumed_to_the_last_bit(data, unequal, name, tmp_path):
     assert straight.tested == method.tested and 0 < straight.last <= 1
 
 
+@every_case
+def test_states_on_the_disk_are_the_same_to_the_last_bit(data, unequal, name, tmp_path):
+    """Rounds 1 and 2 on the disk, 3 in memory, 4 on the disk, by way of checkpoints."""
+    fed, method = small_federation(data, unequal), build(name)
+    options = {"participation": 0.6 if method.partial else 1.0, "progress": False}
+    straight = run(method, fed, 4, **options)
+    for rounds, folder in ((2, tmp_path / "rows"), (3, None), (4, tmp_path / "rows")):
+        other = run(
+            method, fed, rounds, checkpoint=tmp_path / "kept", state_folder=folder, **options
+        )
+    assert other.accuracy == straight.accuracy
+    assert all(torch.equal(other.state[n], straight.state[n]) for n in straight.state)
+    assert not list((tmp_path / "rows").glob("*"))  # nothing is left behind
+
+
 COSTS = {"0": "0", "2Σ": "2 * d", "4Σ": "4 * d", "2·body": "2 * body", "(1+M)Σ": "(1 + m) * d"}
 COSTS |= {"(1+k)Σ": "(1 + k) * d", "3Σ": "3 * d", "2(Σ−norm)": "2 * d"}
 COSTS |= {"2·body+1": "2 * body + 1", "2·class means": "2 * means"}

@@ -184,7 +184,8 @@ def _federation(optimizer, nudged=False):
 class _Nudged(LocalFederation):
     """Every client's initial model moved by less than a rounding, each in its own way."""
 
-    def initial(self):
+    def initial(self, who=None):
         w = super().initial()
         noise = torch.rand(w.shape, generator=keyed_generator(0, "nudge"), dtype=w.dtype)
-        return w * (1 + 1e-15 * (noise - 0.5))
+        w = w * (1 + 1e-15 * (noise - 0.5))
+        return w if who is None else w[who]

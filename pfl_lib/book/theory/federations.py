@@ -41,8 +41,8 @@ class QuadraticFederation(DeprecatedTrain):
     def everyone(self):
         return torch.arange(self.m)
 
-    def initial(self):
-        return self.start
+    def initial(self, who=None):
+        return self.start if who is None else self.start[who]
 
     def at(self, k):
         here = copy.copy(self)
