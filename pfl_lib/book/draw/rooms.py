@@ -32,6 +32,7 @@ LIBRARY = [
             "history",
             "metrics",
             "checkpoints",
+            "_disk",
             "faults",
             "privacy",
             "callbacks",
