@@ -30,12 +30,16 @@
     [/^notebooks\/experiments\//, -3],
     [/^(genindex|py-modindex|prf-prf)$/, -9],
   ];
+  // Letters that many chapters use: the one that explains it is asked for.
+  const HOMES = { tau: "notebooks/06_heurfedamp", delta: "notebooks/07_fedacs", xi: "notebooks/04_fedamp" };
+  let home = null;
   Scorer.score = ([docname, title, anchor, , score]) => {
     const place = PLACES.find(([pattern]) => pattern.test(docname)),
       chapter = /^notebooks\/(\d\d)_/.exec(docname);
     return (
       score +
       (place ? place[1] : 0) +
+      (docname === home ? 1 : 0) +
       (anchor && !/^book\/(notation|glossary)$/.test(docname) ? -2 : 0) + // the page before its sections
       (chapter ? (30 - Number(chapter[1])) / 100 : 0)
     );
@@ -59,6 +63,7 @@
   Search._parseQuery = (query) => {
     const words = query.replace(/[α-ω]/g, (letter) => ` ${GREEK[letter] ?? letter} `).trim().split(/\s+/);
     const kept = words.filter((word) => !FRAME.has(word.toLowerCase().replace(/[?!.,]/g, "")));
+    home = HOMES[kept.join(" ").toLowerCase()] ?? null;
     return parse((kept.length ? kept : words).join(" "));
   };
 

@@ -204,7 +204,7 @@ table.pfl-matrix { border-collapse: separate; border-spacing: 2px; font-size: .7
 .pfl-matrix .up, .pfl-matrix-key .up {
   background: color-mix(in srgb, #2f7ed8 calc(55% * var(--s, .8)), transparent); }
 .pfl-matrix .down, .pfl-matrix-key .down {
-  background: color-mix(in srgb, #d9772b calc(60% * var(--s, .8)), transparent); }
+  background: color-mix(in srgb, #d9772b calc(52% * var(--s, .8)), transparent); }
 .pfl-matrix .grey, .pfl-matrix-key .grey { background: rgba(128, 128, 128, .14); }
 .pfl-matrix .zero, .pfl-matrix-key .zero { outline: 1px solid rgba(128, 128, 128, .6);
   outline-offset: -1px; }

@@ -30,7 +30,8 @@ function slider(
     });
     const output = element("output", { for: id }),
       tick = element("span", { class: "pfl-mark", hidden: "" });
-    let before = null; // the value when a finger came down
+    let before = null, // the value when a finger came down
+      room = 0; // letters of the longest value: its label never wraps because of it
     const place = (v) =>
       values ? values.indexOf(v) : log ? Math.log10(clamp(v, min, max) / min) * 100 : clamp(v, min, max);
     const value = (at = Number(input.value)) =>
@@ -75,6 +76,11 @@ function slider(
         if (value() !== s[key]) input.value = place(s[key]);
         input.disabled = disabled;
         node.classList.toggle("pfl-off", disabled);
+        if (!room) {
+          const [from, to] = log ? [0, span] : [min, max];
+          for (let at = from; at <= to; at += step) room = Math.max(room, show(value(at), s, r).length);
+          output.style.minWidth = `${room}ch`;
+        }
         output.textContent = show(s[key], s, r);
         input.setAttribute("aria-valuetext", output.textContent);
         tick.hidden = !(goal && goal.value >= min && goal.value <= max);

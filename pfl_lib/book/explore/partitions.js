@@ -19,7 +19,7 @@ export default explorer({
   title: "Partitions: who holds which classes",
   ask: "Four ways to make clients different: in which of them does nobody miss a class?",
   hint: "A circle’s area is the number of samples. Every table was drawn by the library itself; “draw” shows another seed.",
-  lines: [3, 6],
+  lines: [4, 7],
   controls: [
     choice("kind", {
       label: "Partition",
