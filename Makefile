@@ -114,7 +114,7 @@ $(FLOWER): $(READY)
 	  install -q -c .venv-flower/constraints.txt -e '.[flower]' pytest hypothesis
 	touch $@
 
-soak: $(READY) ## the long tests: kills, fuzz, a full disk, hundreds of clients (an hour)
+soak: $(READY) ## the long tests: kills, fuzz, a full disk, hundreds of clients (two hours)
 	$(PY) -m tests.soak.soak
 
 oldest: $(READY) ## the library's central tests with the oldest versions it allows

@@ -170,6 +170,7 @@ def worker(victim=1, rounds=4):
         state = load_file(Path(out) / one["state"])
         left = network.workers()
     who = took_part(one, rounds)
+    assert victim in who[3], f"the worker did not come back within two rounds: {who}"
     return {
         "victim": victim,
         "who": who,

@@ -7,7 +7,9 @@ import importlib.util
 import io
 import json
 import math
+import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -29,6 +31,7 @@ from pfl_lib.flower import (
     RemoteFederation,
     in_process,
 )
+from pfl_lib.flower.local import NODE
 from pfl_lib.flower.messages import HEADER, decode, encode, pack_rows, pack_work, unpack_work
 from pfl_lib.work import Work
 
@@ -454,6 +457,22 @@ def test_a_reply_that_the_server_refuses_counts_as_none(parts, reply):
         pfl_lib.train(far, far.initial(), far.everyone)
 
 
+# ---------------------------------------------------------------------------------- a node's worker
+def test_a_worker_that_dies_is_replaced_and_those_who_wait_are_told(tmp_path):
+    """Five young deaths in a row are the end of the node, which must not try for ever."""
+    told = tmp_path / "told"
+    dies = [sys.executable, "-c", "raise SystemExit(7)"]
+    code = (
+        "import runpy, time\n"
+        f"node = runpy.run_path({str(NODE)!r})\n"
+        f"node['keep_a_worker']({dies!r}, lost=lambda: open({str(told)!r}, 'a').write('x'))\n"
+        "time.sleep(60)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
+    assert done.returncode == 1 and told.read_text() == "x" * 5
+    assert "the worker ended with code 7; starting another" in done.stdout
+
+
 # -------------------------------------------------------------------------------------- with Flower
 flower = pytest.mark.skipif(
     importlib.util.find_spec("flwr") is None, reason="Flower lives in .venv-flower: `make flower`"
@@ -464,7 +483,7 @@ flower = pytest.mark.skipif(
 def test_parcels_become_records_and_back():
     from pfl_lib.flower.apps import from_records, to_records
 
-    parcel = pack_work(some_work(), 0, round_=3)
+    parcel = pack_work(some_work(), 0, k=3)
     assert from_records(to_records(parcel)) == parcel
 
 
@@ -477,6 +496,78 @@ def test_records_in_another_form_are_refused():
     other = Array("float32", (1,), "pickle", b"\x80\x04\x95")
     with pytest.raises(ValueError, match="must be a plain NumPy array, got 'pickle'"):
         from_records(RecordDict({"arrays": ArrayRecord({"w": other})}))
+
+
+def node_with_work():
+    """A node's state with one message that a worker is at, and that message."""
+    from flwr.app import Message, RecordDict
+    from flwr.supercore.constant import TaskType
+    from flwr.supercore.object_store import ObjectStoreFactory
+    from flwr.supercore.task_identity import TaskIdentity
+    from flwr.supernode.nodestate import NodeStateFactory
+    from flwr.supernode.start_client_internal import _insert_message
+
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 5, 1
+    store = ObjectStoreFactory()
+    state = NodeStateFactory(store).state()
+    state.set_node_id(5)
+    message = Message(RecordDict(), 5, "train")
+    _insert_message(message, state, store.store())
+    task = state.create_task(task_type=TaskType.CLIENT_APP, run_id=1, fab_hash="")
+    state.record_message_processing_start(message.metadata.message_id)
+    assert state.claim_task(task) and state.activate_task(task)
+    assert len(state.get_messages_legacy(is_reply=False)) == 1
+    return state, message
+
+
+@flower
+def test_a_dead_worker_is_an_answer_at_once():
+    from pfl_lib.flower.node import give_up_work
+
+    state, message = node_with_work()
+    assert not state.get_messages_legacy(is_reply=True)  # Flower would wait for a minute
+    give_up_work(state)
+    (reply,) = state.get_messages_legacy(is_reply=True)
+    assert reply.has_error()
+    assert reply.metadata.reply_to_message_id == message.metadata.message_id
+
+
+@flower
+def test_half_a_reply_of_a_dead_worker_is_not_waited_for():
+    from flwr.app import Array, ArrayRecord, Message, RecordDict
+    from flwr.supercore.inflatable.inflatable_object import get_object_tree
+
+    from pfl_lib.flower.node import give_up_work
+
+    state, message = node_with_work()
+    content = RecordDict({"arrays": ArrayRecord({"w": Array(np.ones(3))})})
+    reply = Message(content, reply_to=message)
+    reply.metadata.__dict__["_message_id"] = name = reply.object_id
+    state.store_message(reply)
+    state.object_store.preregister(1, get_object_tree(reply))
+    assert state.object_store.get(name) == b""  # the node would wait for what is missing
+    give_up_work(state)
+    assert state.object_store.get(name) is None
+
+
+@flower
+def test_the_rest_of_a_reply_is_waited_for_no_longer_than_the_plan_says():
+    from flwr.supercore.inflatable.inflatable_utils import (
+        ObjectPullError,
+        ObjectUnavailableError,
+        pull_objects,
+    )
+
+    from pfl_lib.flower.node import shorten_waits
+
+    def never(number):
+        raise ObjectUnavailableError(number)
+
+    shorten_waits(at_most=0.3)
+    began = time.monotonic()
+    with pytest.raises(ObjectPullError):
+        pull_objects(["a"], never)
+    assert time.monotonic() - began < 3
 
 
 class Box(dict):

@@ -246,7 +246,7 @@ def server_app():
         plan = Plan.from_json(context.run_config["plan"])
         out = Path(context.run_config["out"])
         out.mkdir(parents=True, exist_ok=True)
-        shorten_waits()
+        shorten_waits(at_most=plan.timeout)
         # filled as it goes: a run that fails does not take those before it along
         record: dict[str, Any] = {}
         try:

@@ -10,6 +10,7 @@ It runs as a plain file, not as a part of the package: importing ``pfl_lib`` wou
 a SuperNode has no use for.
 """
 
+import contextlib
 import importlib
 import os
 import secrets
@@ -22,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 AT_LEAST, AT_MOST = 0.05, 2.0  # seconds between two looks for something to do
-BEGINS_AGAIN = 5  # times that a worker is started anew before its node gives up
+BEGINS_AGAIN = 5  # times in a row that a worker may die young before its node gives up
+YOUNG = 60.0  # seconds
 
 
 class Waits:
@@ -58,25 +60,62 @@ class Waits:
         return getattr(time, name)
 
 
-def shorten_waits():
-    """An object that is still on its way is asked for again at once, not a second later."""
+def shorten_waits(at_most=None):
+    """An object that is still on its way is asked for again at once, not a second later.
+
+    After ``at_most`` seconds it is given up; Flower would wait for two hours for the rest of a
+    reply whose sender was cut off half-way.
+    """
     from flwr.supercore.inflatable import inflatable_utils
 
     for pull in (inflatable_utils.pull_objects, inflatable_utils.pull_and_inflate_object_from_tree):
-        if "initial_backoff" in (pull.__kwdefaults__ or {}):
-            pull.__kwdefaults__["initial_backoff"] = AT_LEAST
+        known = pull.__kwdefaults__ or {}
+        wanted = {"initial_backoff": AT_LEAST, "max_time": at_most, "backoff_cap": AT_MOST}
+        known.update({n: v for n, v in wanted.items() if n in known and v is not None})
 
 
-def keep_a_worker(command):
-    """Start the worker, and start it again if it dies; at last end this process too."""
+def keep_a_worker(command, lost=lambda: None):
+    """Start the worker, and start it again if it dies; at last end this process too.
+
+    ``lost`` is called after each death: whoever waits for the dead worker must not go on waiting.
+    """
 
     def watch():
-        for _ in range(BEGINS_AGAIN):
+        young = 0
+        while young < BEGINS_AGAIN:
+            began = time.monotonic()
             code = subprocess.Popen(command).wait()
+            young = young + 1 if time.monotonic() - began < YOUNG else 0
             print(f"the worker ended with code {code}; starting another", flush=True)
+            lost()
         os._exit(1)
 
     threading.Thread(target=watch, name="worker", daemon=True).start()
+
+
+def give_up_work(state):
+    """The worker is dead: have its node answer "crashed" now, not when a minute is over.
+
+    ``state`` is the node's.  Work that was begun gets an error as its reply, work that was only
+    handed out goes to the next worker, and a reply that is not complete never will be.
+    """
+    with state.lock_task_store:
+        for record in state.task_token_store.values():
+            record.active_until = record.active_until.replace(year=2000)
+        state._cleanup_expired_task_tokens_locked()
+    with state.lock_msg_store:
+        replies = [i for i, e in state.msg_store.items() if e.message.metadata.reply_to_message_id]
+    store = state.object_store
+    for reply in replies:
+        with contextlib.suppress(Exception):  # it may be sent and forgotten while we look
+            if any(store.get(number) == b"" for number in _objects(store.get_object_tree(reply))):
+                store.delete(reply)  # the attempt to send it then fails instead of waiting
+
+
+def _objects(tree):
+    yield tree.object_id
+    for child in tree.children:
+        yield from _objects(child)
 
 
 def main():
@@ -85,6 +124,16 @@ def main():
     given, _ = cli._parse_args_run_supernode().parse_known_args()
     loop.time = Waits()
     shorten_waits()
+    states = []
+
+    class Factory(cli.NodeStateFactory):
+        """Flower's own, which lets us see the state that it makes."""
+
+        def state(self):
+            states[:] = [super().state()]
+            return states[0]
+
+    cli.NodeStateFactory = Factory
     # whoever knows the secret may take this node's work; the folder is the owner's alone
     with tempfile.TemporaryDirectory(prefix="pfl-node-") as private:
         secret = Path(private) / "secret"
@@ -93,7 +142,7 @@ def main():
         sys.argv += ["--isolation", "process", "--superexec-auth-secret-file", str(secret)]
         worker = [sys.executable, "-m", "pfl_lib.flower.worker", f"{given.host}:{given.port}"]
         worker += [str(secret), given.ssl_ca_certfile or ""]
-        keep_a_worker(worker)
+        keep_a_worker(worker, lost=lambda: [give_up_work(state) for state in states])
         cli.flower_supernode()
 
 

@@ -1,9 +1,10 @@
 """The long tests, each in a process of its own; what they measured goes to results/soak.
 
     python -m tests.soak.soak [kills] [fuzz] [api] [disk] [cnn] [logistic]
-                                [resnet_threads] [resnet_stacked]      (all by default)
+                                [resnet_threads] [resnet_stacked] [endure_fedavg]
+                                [endure_fedamp] [endure_fedala]  (all by default)
 
-They take an hour on two cores.  Each stops with an error if what it is for does not hold.
+They take two hours on two cores.  Each stops with an error if what it is for does not hold.
 """
 
 import contextlib
@@ -54,6 +55,28 @@ def api():
     told = script("tests.support.api_fuzz")
     assert not told["wrong"], told["wrong"]
     return told
+
+
+def endure(name):
+    found = script("tests.support.enduring", name)
+    assert not found["differs from the run in peace"], found
+    assert found["kills"] > 0 and found["growth"] <= 0.02, found
+    return found
+
+
+def endure_fedavg():
+    """500 clients in each of 500 rounds of FedAvg, in peace and killed again and again."""
+    return endure("fedavg")
+
+
+def endure_fedamp():
+    """500 clients in each of 500 rounds of FedAMP, in peace and killed again and again."""
+    return endure("fedamp")
+
+
+def endure_fedala():
+    """500 clients in each of 500 rounds of FedALA, in peace and killed again and again."""
+    return endure("fedala")
 
 
 def script(*command):
@@ -174,9 +197,9 @@ def resnet(engine, machine=8 * 1024 * MEGABYTE):
     return found
 
 
-ALL = {
-    f.__name__: f for f in (kills, fuzz, api, disk, cnn, logistic, resnet_threads, resnet_stacked)
-}
+PARTS = (kills, fuzz, api, disk, cnn, logistic, resnet_threads, resnet_stacked, endure_fedavg,
+         endure_fedamp, endure_fedala)  # fmt: skip
+ALL = {f.__name__: f for f in PARTS}
 
 
 def main(names):
