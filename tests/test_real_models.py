@@ -117,8 +117,8 @@ def test_local_training_is_torchs_own(data, clients, kind, optimizer):
     trained = train(fed, fed.initial(), fed.everyone)
     if kind == "dropout":
         module.drop = HandDropout()
-    # Two samples normalized are +1 and -1 whatever the weights: their gradient is next to nothing, its
-    # rounding is not, and Adam divides by as little (plus 1e-8).  SGD does not enlarge it.
+    # Two samples normalized are +1 and -1 whatever the weights: their gradient is next to nothing,
+    # its rounding is not, and Adam divides by as little (plus 1e-8).  SGD does not enlarge it.
     atol = 1e-8 if (kind, optimizer) == ("batch normalization", "adam") else 1e-10
     for client in range(4):
         expected = by_hand(fed, module, client, optimizer)
