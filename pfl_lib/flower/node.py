@@ -119,12 +119,12 @@ def _objects(tree):
 
 
 def main():
-    cli = importlib.import_module("flwr.supernode.cli.flower_supernode")
+    cli: Any = importlib.import_module("flwr.supernode.cli.flower_supernode")
     loop: Any = importlib.import_module("flwr.supernode.start_client_internal")
     given, _ = cli._parse_args_run_supernode().parse_known_args()
     loop.time = Waits()
     shorten_waits()
-    states = []
+    states: list[Any] = []
 
     class Factory(cli.NodeStateFactory):
         """Flower's own, which lets us see the state that it makes."""
