@@ -1,7 +1,5 @@
 """FedAMP as majorise–minimise: concave attention turns the models into a graph with a Laplacian."""
 
-import math
-
 import torch
 
 from pfl_lib import _check
@@ -23,8 +21,9 @@ def laplacian(W, attention):
             [-1.,  1., -0.],
             [-0., -0.,  0.]])
     """
-    a = attention.derivative(squared_distances(W)).fill_diagonal_(0)
-    return torch.diag(a.sum(1)) - a
+    apart = ((W[..., :, None, :] - W[..., None, :, :]) ** 2).sum(-1)
+    a = attention.derivative(apart) * (1 - torch.eye(W.shape[-2], dtype=W.dtype))
+    return torch.diag_embed(a.sum(-1)) - a
 
 
 def majoriser(V, W, attention):
@@ -52,11 +51,16 @@ def self_weight_floor(L):
     >>> round(self_weight_floor(block), 4)
     0.25
     """
-    degree = L.diagonal()
+    return 1 - 1 / _kappa(L).item()
+
+
+def _kappa(L):
+    """The largest eigenvalue of the normalised Laplacian, for each of a stack of them."""
+    degree = L.diagonal(dim1=-2, dim2=-1)
     if not (degree > 0).all():
         raise ValueError("L must be the Laplacian of a graph in which every client has an edge")
     scale = degree.rsqrt()
-    return 1 - 1 / torch.linalg.eigvalsh(scale[:, None] * L * scale)[-1].item()
+    return torch.linalg.eigvalsh(scale[..., :, None] * L * scale[..., None, :])[..., -1]
 
 
 def springs(L, problem, rule):
@@ -68,14 +72,13 @@ def springs(L, problem, rule):
     >>> springs(laplacian(problem.c, problem.attention), problem, "degrees").shape
     torch.Size([6, 1])
     """
-    m = len(L)
     if rule == "degrees":
-        share = 1 - self_weight_floor(L)
-        return share / (2 * problem.lam * L.diagonal()[:, None])
+        degree = L.diagonal(dim1=-2, dim2=-1)[..., None]
+        return 1 / (2 * problem.lam * _kappa(L)[..., None, None] * degree)
     alpha = 1 / problem.price_smoothness
     if rule == "spectral":
-        alpha = 1 / (2 * torch.linalg.eigvalsh(L)[-1].item())
-    return torch.full((m, 1), alpha / problem.lam, dtype=L.dtype)
+        alpha = 1 / (2 * torch.linalg.eigvalsh(L)[..., -1, None, None])
+    return torch.ones_like(L[..., :1]) * alpha / problem.lam
 
 
 def descend(problem, start, rule="constant", rounds=100):
@@ -84,6 +87,7 @@ def descend(problem, start, rule="constant", rounds=100):
     "constant" is α = 1/L_A; "spectral" α = 1/(2λ_max(L)) of the round's own Laplacian; "degrees"
     gives each client its own spring (the attention form with the least safe self-weight);
     "accelerated" is "spectral" from a point beyond the last models, thrown back when G rises.
+    Several problems at once: ``problem.c`` and ``start`` are stacks, (…, m, d).
 
     Equation label: eq-mm-round
 
@@ -95,21 +99,17 @@ def descend(problem, start, rule="constant", rounds=100):
     True
     """
     _check.one_of("rule", rule, RULES)
-    path, ahead, t = [start], start, 1.0
+    path, ahead, t = [start], start, torch.ones_like(start[..., :1, :1])
     for _ in range(_check.whole("rounds", rounds)):
         L = laplacian(ahead, problem.attention)
         beta = springs(L, problem, "spectral" if rule == "accelerated" else rule)
-        new = problem.prox(ahead - 2 * problem.lam * beta * (L @ ahead), beta)
-        if rule != "accelerated":
-            path.append(new)
-            ahead = new
-            continue
-        if problem.value(new) > problem.value(path[-1]):  # too far: begin again from here
-            ahead, t = path[-1], 1.0
-            path.append(path[-1])
-            continue
-        t, before = (1 + math.sqrt(1 + 4 * t * t)) / 2, t
-        ahead = new + (before - 1) / t * (new - path[-1])
+        last, new = path[-1], problem.prox(ahead - 2 * problem.lam * beta * (L @ ahead), beta)
+        ahead = new
+        if rule == "accelerated":  # where that was too far: begin again from the last models
+            rises = (problem.value(new) > problem.value(last))[..., None, None]
+            longer = (1 + (1 + 4 * t * t).sqrt()) / 2
+            ahead = torch.where(rises, last, new + (t - 1) / longer * (new - last))
+            new, t = torch.where(rises, last, new), torch.where(rises, 1.0, longer)
         path.append(new)
     return torch.stack(path)
 
