@@ -19,7 +19,7 @@
   const PLACES = [
     [/^book\/(notation|glossary)$/, 9],
     [/^notebooks\/play$/, 6],
-    [/^notebooks\/\d\d[a-z]?_|^notebooks\/network$/, 7],
+    [/^notebooks\/(\d\d[a-z]?_|network$|own_clients$)/, 7],
     [/^notebooks\/explorers$/, 4],
     [/^book\/(run|cite)$/, 8],
     [/^book\/(intro|about)$/, 4],
@@ -30,8 +30,13 @@
     [/^notebooks\/experiments\//, -3],
     [/^(genindex|py-modindex|prf-prf)$/, -9],
   ];
-  // Letters that many chapters use: the one that explains it is asked for.
-  const HOMES = { tau: "notebooks/06_heurfedamp", delta: "notebooks/07_fedacs", xi: "notebooks/04_fedamp" };
+  // Words that many pages use: the one that explains it is asked for.
+  const HOMES = {
+    tau: "notebooks/06_heurfedamp",
+    delta: "notebooks/07_fedacs",
+    xi: "notebooks/04_fedamp",
+    batchnorm: "notebooks/reference/fedbn",
+  };
   let home = null;
   Scorer.score = ([docname, title, anchor, , score]) => {
     const place = PLACES.find(([pattern]) => pattern.test(docname)),

@@ -151,6 +151,7 @@ def at_the_root(text, folder):
         inside = f"{folder}/{address}" if not address.startswith("../") else address[3:]
         return f'{kind}="{inside or "./"}"'
 
+    text = re.sub(r'(property="og:image" content)="([^"]*)"', moved, text)
     return re.sub(r'\b(href|src|action|content_root)="([^"]*)"', moved, text)
 
 

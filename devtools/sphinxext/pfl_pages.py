@@ -7,8 +7,8 @@
   by ``{only} published``;
 - the library's reference leads from a formula to its equation in the book;
 - ``{small-playground}`` and ``{wall-of-explorers}`` of the first page; ``{notebook-downloads}``, a
-  table of all notebooks to download, ``{library-download}``, ``{versions}``, and ``{long-tests}``,
-  what they measured;
+  table of all notebooks to download, ``{library-download}``, ``{versions}``, ``{long-tests}``
+  and ``{site-measured}``, what they measured;
 - a search that puts the teaching first (static/search.js);
 - a sitemap, when ``html_baseurl`` says where the site is.
 """
@@ -272,6 +272,38 @@ class LongTests(SphinxDirective):
         return holder.children
 
 
+class SiteMeasured(SphinxDirective):
+    """What ``devtools.measure`` found in the built book: one paragraph."""
+
+    def run(self):
+        path = Path(self.env.srcdir) / "results" / "site" / "measured.json"
+        self.env.note_dependency(str(path))
+        words = loaded(json.loads(path.read_text(encoding="utf-8")))
+        holder = nodes.container()
+        self.state.nested_parse(StringList([words], "site-measured"), 0, holder)
+        return holder.children
+
+
+def loaded(record):
+    """The built book, as measured, in words."""
+    sizes = {name: size["compressed"] / 1e6 for name, size in record["bytes"].items()}
+    heavy = max(sizes, key=sizes.get)
+    redraws = {k: v["median"] for k, v in record["explorers, milliseconds a redraw"].items()}
+    slow = max(redraws, key=redraws.get)
+    playing, ranks = record["playground, milliseconds a frame"], record["ranks"].values()
+    first = sum(found["rank"] == 1 for found in ranks)
+    worst = max(found["rank"] or found["among"] + 1 for found in ranks)
+    return (
+        f"A first visit to the first page loads {sizes['index']:.2f} MB, compressed; the heaviest "
+        f"of {len(sizes)} pages weighed, `{heavy}`, {sizes[heavy]:.2f} MB. With a processor slowed "
+        f"{record['slower']} times the playground, training, shows a frame every "
+        f"{playing['median']:.0f} ms, and an explorer redraws in {min(redraws.values()):.0f} to "
+        f"{redraws[slow]:.0f} ms (median; the slowest is {slow}). Of {len(ranks)} searches {first} "
+        f"show the page that explains the word first, the others at place {worst} or before "
+        f"({record['browser']})."
+    )
+
+
 def soaked(measured):
     """One result of a long test in words."""
     if "kills" in measured:
@@ -330,6 +362,7 @@ def setup(app):
     app.add_directive("wall-of-explorers", Wall)
     app.add_directive("versions", Versions)
     app.add_directive("long-tests", LongTests)
+    app.add_directive("site-measured", SiteMeasured)
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("config-inited", _published)
     app.connect("autodoc-process-docstring", _equations)

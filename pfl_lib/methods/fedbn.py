@@ -31,7 +31,8 @@ class FedBN(SplitModel):
     )
     note = (
         "Parameters and running statistics of all normalization layers stay local; the paper "
-        "speaks of batch normalization alone. A model without such layers is trained as by FedAvg."
+        "speaks of batch normalization (BatchNorm) alone. A model without such layers is trained "
+        "as by FedAvg."
     )
     equations = ["eq-split-model", "eq-fedavg"]
     chapter = "11_family"
@@ -55,7 +56,7 @@ FedAvgLocalStatistics = preset(
     name="fedavg-local-stats",
     label="FedAvg, local statistics",
     order=5,
-    idea="FedAvg whose clients keep the running statistics of batch normalization to themselves. "
+    idea="FedAvg whose clients keep the running statistics of BatchNorm layers to themselves. "
     "Code that averages a model's parameters, and forgets that its buffers are no parameters, does "
     "this without saying so.",
     note="Normalization weights and biases are averaged, running means and variances are not. "

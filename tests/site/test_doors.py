@@ -1,43 +1,20 @@
 """How much a reader has to load, and what readers see who arrive on another page."""
 
-import gzip
+import re
 import urllib.request
 
 import pytest
 
-from tests.support.pages import settled
+from devtools import measure
 from tests.support.paths import HTML
 
 MOST = 1_000_000  # bytes of a first visit, compressed as web servers do
-SQUEEZED = (".html", ".js", ".css", ".svg", ".json")
 
 
-def visit(open_page, address):
-    """{path: bytes on the wire} of a first visit."""
-    page = open_page("about:blank")
-    loaded = {}
-
-    def note(answer):
-        if answer.url.startswith("http") and answer.status == 200:
-            body = answer.body()
-            path = answer.url.partition("?")[0]
-            wire = gzip.compress(body) if path.endswith(SQUEEZED) else body
-            loaded[path.partition("/")[2]] = len(wire)
-
-    page.on("response", note)
-    page.goto(address)
-    settled(page)
-    page.wait_for_load_state("networkidle")
-    return loaded
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["index", "notebooks/play", "notebooks/explorers", "notebooks/04_fedamp", "book/notation",
-     "notebooks/results"],
-)  # fmt: skip
+@pytest.mark.parametrize("name", measure.HEAVY)
 def test_a_first_visit_is_light(site, open_page, name):
-    loaded = visit(open_page, f"{site}/{name}.html")
+    sizes = measure.visit(open_page("about:blank"), f"{site}/{name}.html")
+    loaded = {path: wire for path, (wire, _) in sizes.items()}
     heaviest = sorted(loaded.items(), key=lambda item: -item[1])[:5]
     print(name, sum(loaded.values()), heaviest)
     assert sum(loaded.values()) < MOST, heaviest
@@ -60,6 +37,8 @@ def test_the_front_door_is_the_welcome_itself(site, open_page):
     with urllib.request.urlopen(f"{site}/") as answer:
         text = answer.read().decode()
     assert "og:title" in text and "http-equiv" not in text
+    (card,) = re.findall(r'property="og:image" content="([^"]+)"', text)
+    assert (HTML / card).resolve().is_relative_to(HTML) and (HTML / card).is_file()
     page = open_page(f"{site}/")
     page.locator("nav.bd-links a", has_text="Play").first.click()
     page.wait_for_url("**/notebooks/play.html")

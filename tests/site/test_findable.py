@@ -2,13 +2,13 @@
 
 import json
 import re
-from urllib.parse import quote
 
 import pytest
 import yaml
 from bs4 import BeautifulSoup
 
 import pfl_lib
+from devtools import measure
 from pfl_lib import methods
 from tests.support.pages import IDS, PAGES
 from tests.support.paths import HTML, ROOT
@@ -83,6 +83,7 @@ FOUND = {  # what is asked: the pages that must be among the first so many
     "client drift": (["book/glossary", "notebooks/01_fedavg"], 3),
     "self-weight": (["book/glossary", "notebooks/06_heurfedamp"], 3),
     "privacy": (["notebooks/12_privacy"], 1),
+    "BatchNorm": (["notebooks/reference/fedbn", "notebooks/own_clients"], 5),
     "how do I cite": (["book/cite"], 1),
     "how do I run it": (["book/run"], 3),
 }
@@ -91,13 +92,7 @@ FOUND = {  # what is asked: the pages that must be among the first so many
 @pytest.mark.parametrize("query", FOUND)
 def test_search_puts_the_teaching_first(site, open_page, query):
     wanted, among = FOUND[query]
-    page = open_page(f"{site}/search.html?q={quote(query)}")
-    page.wait_for_selector("#search-results li a")
-    page.wait_for_function("!document.querySelector('#search-results h2').innerText.endsWith('.')")
-    links = page.locator("#search-results > ul > li > a").evaluate_all(
-        "links => links.map(a => a.getAttribute('href').split('.html')[0])"
-    )
-    first = list(dict.fromkeys(links))[:among]
+    first = measure.found(open_page("about:blank"), site, query)[:among]
     assert [name for name in wanted if name not in first] == [], first
 
 

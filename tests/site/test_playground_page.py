@@ -8,6 +8,7 @@ import struct
 import pytest
 import torch
 
+from devtools import measure
 from pfl_lib import train
 from pfl_lib.book.explore import playground
 from pfl_lib.book.explore.playground import Playground
@@ -426,15 +427,8 @@ def test_bad_models_and_settings_are_refused():
 def test_frame_times_with_a_slowed_processor(show, capsys):
     page = show(still=False)
     page.locator("[data-speed]").select_option("fast")
-    session = page.context.new_cdp_session(page)
-    frames = """() => new Promise((done) => {
-      const times = []; let last = performance.now();
-      const step = (now) => { times.push(now - last); last = now;
-        times.length < 60 ? requestAnimationFrame(step) : done(times.slice(1)); };
-      requestAnimationFrame(step); })"""
     for slower in (1, 4):
-        session.send("Emulation.setCPUThrottlingRate", {"rate": slower})
-        times = sorted(page.evaluate(frames))
+        times = measure.frame_times(page, slower, 59)
         assert len(times) == 59
         with capsys.disabled():
             print(f"\nframe times, processor {slower} times slower: median {times[29]:.0f} ms, "

@@ -19,14 +19,7 @@ export default explorer({
     slider("curvature", { label: "curvature of the second axis", min: 0.1, max: 10, log: true }),
   ],
   pictures: {
-    plane: {
-      title: "Loss (contours), the box, the mixture’s path",
-      tab: "The box",
-      x: [-3, 3],
-      y: [-3, 3],
-      height: 336,
-      margin: [6, 8, 24, 26],
-    },
+    plane: plane(3, "Loss (contours), the box, the mixture’s path", "The box"),
     weights: {
       title: "W: 0 is all local, 1 is all global",
       tab: "Weights W",
@@ -119,7 +112,7 @@ export default explorer({
     );
     plane.label = `the mixture after ${s.step} steps lies at ${path[s.step].map((v) => number(v)).join(", ")}`;
 
-    weights.axes({ xlabel: "ALA step", xticks: [0, 10, 20, 30], yticks: [0, 0.2, 0.4, 0.6, 0.8, 1] });
+    weights.axes({ xlabel: "ALA step" });
     ["pfl-curve", "pfl-curve pfl-second"].forEach((name, q) => {
       weights.line([0, limit[q]], [STEPS, limit[q]], { class: "pfl-guide" });
       weights.curve(

@@ -13,14 +13,7 @@ export default explorer({
     }),
   ],
   pictures: {
-    plane: {
-      title: "Clients, links that are kept, cloud models ◆",
-      tab: "Clients",
-      x: [-2, 2],
-      y: [-2, 2],
-      height: 336,
-      margin: [6, 8, 24, 26],
-    },
+    plane: plane(2, "Clients, links that are kept, cloud models ◆", "Clients"),
     sorted: {
       title: "All cosines, sorted; δ cuts at p",
       tab: "Sorted",
@@ -50,18 +43,13 @@ export default explorer({
     const names = s.points.map((_, i) => named(s, i)),
       entries = S.flat().sort((a, b) => a - b),
       bad = (i) => weights[i].some((v) => v < -1e-12);
-    plane.axes({ xticks: ticks(-2, 2, 4), yticks: ticks(-2, 2, 4) });
+    plane.axes();
     s.points.forEach((w, i) => plane.line([0, 0], w, { class: "pfl-ray", stroke: groupColour(s, i) }));
     drawLinks(plane, s, weights);
     drawClients(plane, s, u, bad);
     plane.label = `${names.length} clients; ${weights.flat().filter((v) => v !== 0).length - names.length} links are kept`;
 
-    sorted.axes({
-      xlabel: "share of the entries",
-      ylabel: "cosine",
-      xticks: [0, 0.2, 0.4, 0.6, 0.8, 1],
-      yticks: [-1, -0.5, 0, 0.5, 1],
-    });
+    sorted.axes({ xlabel: "share of the entries", ylabel: "cosine" });
     sorted.line([0, delta], [1, delta], { class: "pfl-guide pfl-stop" });
     sorted.line([s.p, -1], [s.p, 1], { class: "pfl-guide" });
     entries.forEach((v, k) =>

@@ -28,19 +28,12 @@ function drawCurve(p, s, { curves, at, convex_until }) {
     SAMPLES.map((r, j) => [r, values[j]]),
     {},
   );
-  if (convex_until < FAR) {
-    p.line([convex_until, 0], [convex_until, top], { class: "pfl-guide pfl-stop" });
-    p.text(clamp(p.x(convex_until) + 5, 0, p.width - 100), p.margin[0] + 14, "not convex", {});
-  }
+  if (convex_until < FAR) p.mark(convex_until, "not convex");
   at.forEach((a, j) => {
     if (j === s.chosen || a[0] > FAR) return;
     p.line([a[0], 0], [a[0], a[k + 1]], { class: "pfl-guide" });
     p.circle([a[0], a[k + 1]], 9, { fill: groupColour(s, j), class: "pfl-model" });
-    p.text(p.x(a[0]), p.y(a[k + 1]) + 4.5, clip(named(s, j), 9), {
-      "text-anchor": "middle",
-      class: "pfl-name",
-      fill: onTop(groupColour(s, j)),
-    });
+    p.inscribe([a[0], a[k + 1]], named(s, j), groupColour(s, j), 0);
   });
   p.label = `${BESIDE[s.beside]}, with the other clients at their distances from client ${named(s, s.chosen)}`;
 }
@@ -74,14 +67,7 @@ export default explorer({
     slider("self_weight", { label: "ξᵢᵢ, self-weight", min: 0, max: 1, step: 0.01, off: inAlpha }),
   ],
   pictures: {
-    plane: {
-      title: "Clients wᵢ (drag them), cloud models uᵢ ◆",
-      tab: "Clients",
-      x: [-3, 3],
-      y: [-3, 3],
-      height: 336,
-      margin: [6, 8, 24, 26],
-    },
+    plane: plane(3, "Clients wᵢ (drag them), cloud models uᵢ ◆", "Clients"),
     beside: { title: BESIDE.weights, tab: "Weights", height: 336, margin: [10, 10, 36, 44] },
   },
 

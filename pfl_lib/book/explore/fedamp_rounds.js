@@ -31,6 +31,19 @@ function minimiser(s, lam) {
   return W;
 }
 
+// What the settings to try begin with.
+const usual = (s) => ({
+  ...s,
+  start: "optima",
+  attention: "negative_exponential",
+  gradient: "true",
+  step: "free",
+  sigma: 2,
+  lam: 1.5,
+  alpha: 0.1,
+  round: ROUNDS,
+});
+
 export default explorer({
   title: "FedAMP through time",
   ask: "Will these six models end in one group, in two, or each alone?",
@@ -52,14 +65,7 @@ export default explorer({
     choice("step", { label: "Step", options: { free: "α as set", theorem: "α = λ/√K" } }),
   ],
   pictures: {
-    plane: {
-      title: "Optima ○ and models ● in round k",
-      tab: "Models",
-      x: [-3, 3],
-      y: [-3, 3],
-      height: 336,
-      margin: [6, 8, 24, 26],
-    },
+    plane: plane(3, "Optima ○ and models ● in round k", "Models"),
     fall: { title: "The objective G, round by round", tab: "Objective", height: 336, margin: [10, 10, 36, 54], x: [0, ROUNDS] },
   },
 
@@ -202,61 +208,22 @@ export default explorer({
   tries: [
     {
       name: "Groups form",
-      set: (s) => ({
-        ...s,
-        start: "optima",
-        attention: "negative_exponential",
-        gradient: "true",
-        step: "free",
-        sigma: 2,
-        lam: 1.5,
-        alpha: 0.1,
-        round: ROUNDS,
-      }),
+      set: usual,
       why: "Pre-trained models leave their optima for each other: near ones meet, far ones do not hear each other.",
     },
     {
       name: "Another start",
-      set: (s) => ({
-        ...s,
-        start: "middle",
-        attention: "negative_exponential",
-        gradient: "true",
-        step: "free",
-        sigma: 2,
-        lam: 1.5,
-        alpha: 0.1,
-        round: ROUNDS,
-      }),
+      set: (s) => ({ ...usual(s), start: "middle" }),
       why: "The same problem from one common model ends elsewhere: G is not convex. With the tamed √ the start does not matter.",
     },
     {
       name: "All merge",
-      set: (s) => ({
-        ...s,
-        start: "optima",
-        attention: "negative_exponential",
-        gradient: "true",
-        step: "free",
-        sigma: 10,
-        lam: 10,
-        alpha: 0.5,
-        round: ROUNDS,
-      }),
+      set: (s) => ({ ...usual(s), sigma: 10, lam: 10, alpha: 0.5 }),
       why: "A wide σ and a large λ: everybody hears everybody, and one model must serve all.",
     },
     {
       name: "Theorem 1",
-      set: (s) => ({
-        ...s,
-        start: "optima",
-        attention: "tamed_square_root",
-        gradient: "true",
-        step: "theorem",
-        sigma: 0.5,
-        lam: 0.3,
-        round: ROUNDS,
-      }),
+      set: (s) => ({ ...usual(s), attention: "tamed_square_root", step: "theorem", sigma: 0.5, lam: 0.3 }),
       why: "A convex A and the theorem’s own step: the bound holds, and is far from tight.",
     },
   ],

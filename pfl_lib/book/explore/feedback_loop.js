@@ -36,7 +36,7 @@ export default explorer({
   more: [slider("drift", { label: "how far a client trains towards its own optimum", min: 0.05, max: 0.95, step: 0.05, show: (v) => `${number(100 * v)} %` })], // prettier-ignore
   pictures: {
     time: {
-      title: "Two groups’ models, round by round (grey: other starts)",
+      title: "The groups’ models (grey: other starts)",
       tab: "Rounds",
       height: 320,
       margin: [10, 18, 36, 40],
@@ -100,12 +100,7 @@ export default explorer({
     time.handle("start", 2, [0, s.start / 2], { label: "start of group 2", colour: colour[1], r: 7 });
     time.label = `two groups ${number(s.start)} apart at the start and ${number(path[s.round])} in round ${s.round}`;
 
-    map.axes({
-      xlabel: "gap between the optima",
-      ylabel: "distance of the models",
-      xticks: range(7),
-      yticks: range(7),
-    });
+    map.axes({ xlabel: "gap between the optima", ylabel: "distance of the models" });
     map.line([0, 0], [WIDE, WIDE], { class: "pfl-guide" });
     map.text(map.x(1.1), map.y(1.35), "each alone", {
       transform: `rotate(-45 ${map.x(1.1)} ${map.y(1.35)})`,

@@ -6,7 +6,7 @@ const LIMIT = 3,
 const pane = (title) => ({
   title,
   height: 262,
-  basis: 330,
+  basis: 270, // two beside two
   margin: [4, 4, 24, 4],
   x: [-1.42 * LIMIT, 1.42 * LIMIT],
   y: [-LIMIT, LIMIT],

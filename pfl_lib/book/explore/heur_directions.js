@@ -10,14 +10,7 @@ export default explorer({
     slider("self_weight", { label: "ξᵢᵢ = 1 − τ, self-weight", min: 0, max: 1, step: 0.01 }),
   ],
   pictures: {
-    plane: {
-      title: "Clients, their directions, cloud models ◆",
-      tab: "Clients",
-      x: [-2, 2],
-      y: [-2, 2],
-      height: 336,
-      margin: [6, 8, 24, 26],
-    },
+    plane: plane(2, "Clients, their directions, cloud models ◆", "Clients"),
     heur: { title: "ξ of HeurFedAMP", tab: "HeurFedAMP", height: 336 },
     amp: { title: "ξ of FedAMP, σ′ = 2/σ, same self-weight", tab: "FedAMP", height: 336 },
   },
@@ -30,7 +23,7 @@ export default explorer({
 
   draw({ plane, heur: left, amp: right }, s, { heur, amp, u }) {
     const names = s.points.map((_, i) => named(s, i));
-    plane.axes({ xticks: ticks(-2, 2, 4), yticks: ticks(-2, 2, 4) });
+    plane.axes();
     plane.shape("circle", { cx: plane.x(0), cy: plane.y(0), r: plane.x(1) - plane.x(0), class: "pfl-round" });
     s.points.forEach((w, i) => {
       const size = Math.hypot(...w) || 1;

@@ -16,6 +16,17 @@ function roundUp(v) {
   return Number(([1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((k) => k * unit >= v * 0.999) * unit).toPrecision(6));
 }
 
+// What ``pictures`` says of a plane in which points lie, as far as ``limit`` on every side.
+const plane = (limit, title, tab, other = {}) => ({
+  title,
+  tab,
+  x: [-limit, limit],
+  y: [-limit, limit],
+  height: 336,
+  margin: [6, 8, 24, 26],
+  ...other,
+});
+
 // An SVG drawn anew on every change. Elements are used again in the order they come, so that a
 // redraw costs little and a point keeps the keyboard focus while it moves.
 class Picture {
@@ -163,6 +174,22 @@ class Picture {
     return this.shape("text", { x: px, y: py, class: "pfl-text", ...attributes }, text);
   }
 
+  // A name inside a point of the given colour, with a rim of it: what lies on the point cannot hide it.
+  inscribe(point, text, colour, layer) {
+    const shown = clip(text, 3),
+      style = shown.length > 2 ? "font-size: 10px" : "";
+    const at = { x: this.x(point[0]), y: this.y(point[1]) + 4.5, fill: onTop(colour), stroke: colour, style };
+    return this.shape("text", { ...at, "text-anchor": "middle", class: "pfl-name pfl-rim" }, shown, layer);
+  }
+  // A dashed upright line in the alarm's colour, where something ends or is best, with its name at the top.
+  mark(x, text) {
+    const right = this.x(x) < this.width * 0.6;
+    this.line([x, this.domain.y[0]], [x, this.domain.y[1]], { class: "pfl-guide pfl-stop" });
+    this.text(this.x(x) + (right ? 6 : -6), this.margin[0] + 15, text, {
+      "text-anchor": right ? "start" : "end",
+    });
+  }
+
   axes({ xlabel = "", ylabel = "", xticks, yticks, grid = true } = {}) {
     const [top, right, bottom, left] = this.margin,
       { x, y, xlog, ylog } = this.domain;
@@ -288,9 +315,7 @@ class Picture {
       class: "pfl-body",
       style: hollow ? `stroke: ${colour}; stroke-width: ${alarm || chosen ? 4 : 3}` : "",
     });
-    // the name comes last, with a rim in the point's colour: what lies on the point cannot hide it
-    const name = { x: this.x(point[0]), y: this.y(point[1]) + 4.5, fill: onTop(fill), stroke: fill };
-    this.shape("text", { ...name, "text-anchor": "middle", class: "pfl-name pfl-rim" }, clip(text, 9), 3);
+    this.inscribe(point, text, fill, 3); // last: above all that lies on the point
     this.count++;
     g.pflPoint = point;
     return g;

@@ -21,7 +21,7 @@ export default explorer({
   ],
   pictures: {
     hills: {
-      title: "Errors of your model alone, and of the message",
+      title: "Errors: your model, the message",
       tab: "The message",
       height: 300,
       margin: [10, 10, 36, 14],
@@ -57,22 +57,18 @@ export default explorer({
       fine.map((x) => [x, bell(x, now)]),
       { style: "fill: var(--accent); fill-opacity: 0.14" },
     );
-    hills.text(hills.width - 14, hills.y(bell(1.15, 1)) - 8, "your model alone", { "text-anchor": "end" });
+    ["your model", "alone"].forEach((words, k) =>
+      hills.text(hills.width - 14, hills.y(bell(1.15, 1)) + 16 * k - 12, words, { "text-anchor": "end" }),
+    );
     hills.label = `two bell curves: your model alone, of variance 1, and the message, of variance ${number(now)}`;
 
     curve.scale({ x: [0, 1], y: [0, 1] });
-    curve.axes({
-      xlabel: "self-weight ξᵢᵢ",
-      ylabel: "variance",
-      xticks: [0, 0.2, 0.4, 0.6, 0.8, 1],
-      yticks: [0, 0.2, 0.4, 0.6, 0.8, 1],
-    });
+    curve.axes({ xlabel: "self-weight ξᵢᵢ", ylabel: "variance" });
     curve.curve(
       range(101).map((k) => [k / 100, noise(k / 100, s.similar)]),
       {},
     );
-    curve.line([best_self_weight, 0], [best_self_weight, 1], { class: "pfl-guide pfl-stop" });
-    curve.text(curve.x(best_self_weight) + 6, curve.y(0.93), `best: 1/(N + 1) = ${number(best_self_weight, 2)}`, {});
+    curve.mark(best_self_weight, `best: 1/(N + 1) = ${number(best_self_weight, 2)}`);
     curve.handle("self_weight", 0, [s.self_weight, now], {
       label: `self-weight ${number(s.self_weight)}, variance ${number(now)}`,
       colour: PALETTE[1],

@@ -60,13 +60,12 @@ export default explorer({
 
     const top = roundUp(1.05 * Math.max(e.own, e.common));
     curve.scale({ x: [0, 1], y: [0, top] });
-    curve.axes({ xlabel: "λ: 0 is own, 1 is common", ylabel: "squared error", xticks: [0, 0.25, 0.5, 0.75, 1], yticks: ticks(0, top, 4) });
-    curve.line([best, 0], [best, top], { class: "pfl-guide pfl-stop" });
+    curve.axes({ xlabel: "λ: 0 is own, 1 is common", ylabel: "squared error", yticks: ticks(0, top, 4) });
+    curve.mark(best, `best λ ${number(best, 2)}`);
     curve.curve(
       range(101).map((k) => [k / 100, expected(s, k / 100)]),
       {},
     );
-    curve.text(clamp(curve.x(best), 110, curve.width - 70), curve.y(0) - 8, `best λ ${number(best, 2)}`, { "text-anchor": "middle" });
     curve.handle("lam", 0, [s.lam, e.mixed], { label: `λ ${number(s.lam)}, error ${number(e.mixed)}`, colour: PALETTE[0], r: 8 });
     curve.label = `error ${number(e.mixed)} at λ ${number(s.lam)}; least ${number(least)} at ${number(best)}`;
   }, // prettier-ignore

@@ -1,6 +1,6 @@
 // SPFL: cosines of updates, stage by stage, through a softmax.
 
-const pane = (title, tab) => ({ title, tab, x: [-1.5, 1.5], y: [-1.5, 1.5], height: 336, margin: [6, 8, 24, 30] });
+const pane = (title, tab) => plane(1.5, title, tab, { margin: [6, 8, 24, 30] });
 
 function sngs(G, temperature) {
   return cosineSimilarities(G).map((row) => softmax(row.map((c) => c / temperature)));

@@ -48,14 +48,7 @@ export default explorer({
     slider("steps", { label: "E, local steps", min: 1, max: 50, step: 1 }),
   ],
   pictures: {
-    plane: {
-      title: "Time above, the models below",
-      tab: "Models",
-      x: [-2, 2],
-      y: [-2, 2],
-      height: 390,
-      margin: [74, 8, 24, 26],
-    },
+    plane: plane(2, "Time above, the models below", "Models", { height: 390, margin: [74, 8, 24, 26] }),
     errors: {
       title: "Distance to the truth, in true local updates",
       tab: "Errors",
@@ -114,13 +107,18 @@ export default explorer({
       at = Math.min(s.round, late),
       arrived = s.round >= late;
     drawTime(plane, s, arrived);
-    plane.axes({ xticks: ticks(-2, 2, 4), yticks: ticks(-2, 2, 4) });
+    plane.axes();
     plane.curve(path.slice(0, at + 1), { class: "pfl-global" });
     path.slice(0, at + 1).forEach((w) => plane.circle(w, 3, { fill: plane.theme.ink }));
     plane.line(path[0], training, { class: "pfl-arrow", stroke: PALETTE[1] });
     plane.circle(training, 7, { fill: PALETTE[1], class: "pfl-model" });
     plane.circle(here, 7, { fill: plane.theme.ink, class: "pfl-model" });
-    plane.text(plane.x(here[0]) + 10, plane.y(here[1]) - 6, arrived ? "server, now" : "server", {});
+    // beside the server's model, away from where the straggler's models are
+    const right = s.places[2][0] < here[0],
+      side = plane.x(here[0]) + (right ? 10 : -10);
+    plane.text(right ? side : Math.max(side, 72), plane.y(here[1]) - 6, "server", {
+      "text-anchor": right ? "start" : "end",
+    });
     if (arrived) {
       plane.shape(
         "circle",

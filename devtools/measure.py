@@ -1,0 +1,152 @@
+"""What the built book asks of a reader's machine: bytes, frames, and places in the search.
+
+    python -m devtools.measure      writes results/site/measured.json (best on a quiet machine)
+
+Weights are those of a first visit, compressed as web servers do. Times are taken with a processor
+slowed four times, as an older phone has it: from frame to frame of the playground while it trains,
+and of each explorer for a redraw while its first slider moves. Ranks count pages.
+"""
+
+import gzip
+import json
+import sys
+from pathlib import Path
+from urllib.parse import quote
+
+from devtools.browser import chromium, serve, wait_for_maths
+
+ROOT = Path(__file__).resolve().parents[1]
+HTML = ROOT / "_build" / "html"
+RESULT = ROOT / "results" / "site" / "measured.json"
+SLOWER = 4  # times
+SQUEEZED = (".html", ".js", ".css", ".svg", ".json")
+HEAVY = ("index", "notebooks/play", "notebooks/explorers", "notebooks/04_fedamp", "book/notation",
+         "notebooks/results")  # fmt: skip
+SEARCHES = {
+    "sigma": "book/notation",
+    "τ": "book/notation",
+    "delta": "book/notation",
+    "FedAMP": "notebooks/04_fedamp",
+    "FedALA": "notebooks/10_fedala",
+    "BatchNorm": "notebooks/reference/fedbn",
+    "non-IID": "book/glossary",
+    "convergence": "notebooks/05_convergence",
+    "privacy": "notebooks/12_privacy",
+    "how do I cite": "book/cite",
+}
+# One frame after another until there are enough; before each, the step is taken.
+FRAMES = """([count, selector]) => new Promise((done) => {
+  const times = [], redraws = [], input = selector && document.querySelector(selector),
+    explorer = input && input.closest('[data-explorer]');
+  let last = null;
+  function frame(now) {
+    if (last !== null) times.push(now - last);
+    last = now;
+    if (input && times.length > 1) redraws.push(Number(explorer.dataset.ms));
+    if (times.length >= count) return done(input ? redraws : times);
+    if (input) {
+      const low = Number(input.min), high = Number(input.max), step = Number(input.step) || 1,
+        places = Math.round((high - low) / step), k = times.length % (2 * places);
+      input.value = low + step * (k < places ? k : 2 * places - k);
+      input.dispatchEvent(new Event('input', { bubbles: true }));
+    }
+    requestAnimationFrame(frame);
+  }
+  requestAnimationFrame(frame);
+})"""
+
+
+def visit(page, address):
+    """{path: (bytes on the wire, bytes in the end)} of a first visit; the page must be fresh."""
+    loaded = {}
+
+    def note(answer):
+        if answer.url.startswith("http") and answer.status == 200:
+            body, path = answer.body(), answer.url.partition("?")[0]
+            wire = gzip.compress(body) if path.endswith(SQUEEZED) else body
+            loaded[path.partition("/")[2]] = (len(wire), len(body))
+
+    page.on("response", note)
+    page.goto(address)
+    if page.locator(".math").count():
+        wait_for_maths(page)
+    page.wait_for_load_state("networkidle")
+    return loaded
+
+
+def frame_times(page, slower=SLOWER, count=60, slider=None):
+    """Milliseconds, sorted: from frame to frame, or of the redraws while ``slider`` moves."""
+    session = page.context.new_cdp_session(page)
+    session.send("Emulation.setCPUThrottlingRate", {"rate": slower})
+    times = sorted(page.evaluate(FRAMES, [count, slider]))
+    session.send("Emulation.setCPUThrottlingRate", {"rate": 1})
+    session.detach()
+    return times
+
+
+def found(page, site, query):
+    """The pages that a search shows, in its order, each once."""
+    page.goto(f"{site}/search.html?q={quote(query)}")
+    page.wait_for_selector("#search-results li a")
+    page.wait_for_function("!document.querySelector('#search-results h2').innerText.endsWith('.')")
+    links = page.locator("#search-results > ul > li > a").evaluate_all(
+        "links => links.map(a => a.getAttribute('href').split('.html')[0])"
+    )
+    return list(dict.fromkeys(links))
+
+
+def measure(site, browser):
+    """All of it, as a record."""
+
+    def fresh():
+        return browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+
+    def summary(times):
+        return {"median": round(times[len(times) // 2], 1), "worst in 20": round(times[-3], 1)}
+
+    weights, redraws, ranks = {}, {}, {}
+    for name in HEAVY:
+        sizes = visit(fresh(), f"{site}/{name}.html").values()
+        weights[name] = {"compressed": sum(s[0] for s in sizes), "plain": sum(s[1] for s in sizes)}
+    page = fresh()
+    page.goto(f"{site}/notebooks/play.html")
+    page.locator("[data-speed]").select_option("fast")
+    page.wait_for_timeout(500)
+    playing = summary(frame_times(page))
+    page = fresh()
+    page.goto(f"{site}/notebooks/explorers.html")
+    page.wait_for_selector(".pfl-card")
+    shown = page.locator("[data-explorer]").evaluate_all("all => all.map(e => e.dataset.explorer)")
+    for name in dict.fromkeys(shown):
+        first = f"[data-explorer={name}]"
+        page.locator(first).first.scroll_into_view_if_needed()
+        page.wait_for_timeout(3000)  # its opening is over
+        redraws[name] = summary(frame_times(page, slider=f"{first} input[type=range]:enabled"))
+    page = fresh()
+    for query, wanted in SEARCHES.items():
+        pages = found(page, site, query)
+        rank = pages.index(wanted) + 1 if wanted in pages else None
+        ranks[query] = {"page": wanted, "rank": rank, "among": len(pages)}
+    return {
+        "slower": SLOWER,
+        "bytes": weights,
+        "playground, milliseconds a frame": playing,
+        "explorers, milliseconds a redraw": redraws,
+        "ranks": ranks,
+    }
+
+
+def main():
+    if not (HTML / "index.html").exists():
+        print("the book is not built: run `make book` first")
+        return 1
+    with serve(HTML) as site, chromium() as browser:
+        record = measure(site, browser) | {"browser": f"Chromium {browser.version}"}
+    RESULT.parent.mkdir(parents=True, exist_ok=True)
+    RESULT.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(json.dumps(record, ensure_ascii=False))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
