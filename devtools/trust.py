@@ -1,12 +1,13 @@
-"""Measure what liars do and what differential privacy costs; results/trust holds what came out.
+"""Measure what liars do, what attacks find, and what differential privacy costs.
 
-    python -m devtools.trust [liars] [private]      (both by default)
+    python -m devtools.trust [liars] [private] [samples] [leaks]      (all by default)
 
-Some minutes each on two cores. Every number is a mean over seeds, with the lowest and the highest.
-To measure the liars anew, remove results/trust/liars.json first.
+Some minutes each on one core; results/trust holds what came out. Every number is a mean over seeds,
+with the lowest and the highest. To measure the liars anew, remove results/trust/liars.json first.
 """
 
 import json
+import math
 import os
 import statistics
 import sys
@@ -17,13 +18,15 @@ import torch
 
 import pfl_lib
 from pfl_lib import metrics, models, partition
+from pfl_lib.book import leakage
+from pfl_lib.book.experiments import natural
 from pfl_lib.checkpoints import atomic_write
 from pfl_lib.faults import Faulty
-from pfl_lib.privacy import PrivateUploads, noise_for, private
+from pfl_lib.privacy import PrivateSamples, PrivateUploads, noise_for, private
 from pfl_lib.robust import robust
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "trust"
-SEEDS = range(3)
+SEEDS = range(5)
 LIARS = (0, 5, 10)  # one in each hidden group
 ATTACKS = {
     "nobody lies": None,
@@ -149,13 +152,182 @@ def one_private_run(method, fed, rounds, noise, clip, seed, single):
     return fed.evaluate(w)[0].mean().item(), membership(fed, w)
 
 
+# ----------------------------------------------------------------------------------------- samples
+DELTA, RATE, ROUNDS = 1e-3, 0.25, 10  # with 53 samples each, δ is far below 1/53
+LEVELS = (1, 4, 8, None)
+SHARED_BY = {"fedavg": {}, "fedala": {"max_epochs": 1}, "fedrep": {"head_epochs": 1},
+             "fedamp": {"self_weight": 0.3}}  # fmt: skip
+#: Noisy steps of a client in all rounds, counted by the federation and compared with this.
+PHASES = {"fedavg": ROUNDS, "fedala": 2 * ROUNDS - 1, "fedrep": 2 * ROUNDS, "fedamp": ROUNDS}
+
+
+def people(seed):
+    """Ten people with a smart watch; a random half of each one's windows is trained on.
+
+    Also for each person which windows those are, as a mask of all its training windows.
+    """
+    data = natural.load("watch")
+    parts = partition.natural(data)
+    generator = torch.Generator().manual_seed(1000 + seed)
+    member = [torch.randperm(len(rows), generator=generator) < len(rows) // 2
+              for rows in parts.train]  # fmt: skip
+    some = replace(parts, train=tuple(rows[m] for rows, m in zip(parts.train, member)))
+    torch.manual_seed(seed)
+    model = models.mlp(30, 7, hidden=(16,))
+    training = {"lr": 0.5, "batch_size": 13, "epochs": 1, "seed": seed, "device": "cpu"}
+    return pfl_lib.Federation(data, some, model, **training), parts, member
+
+
+def seen_models(method, state, fed):
+    """What the server sees of each client, and what some other client holds, a row per victim."""
+    if method.name == "fedamp":  # of all others the one that hears the victim most
+        listener = state.xi.clone().fill_diagonal_(-1).argmax(0)
+        return state.w, method.download(state, fed.at(ROUNDS), fed.everyone).w[listener]
+    if method.name == "fedrep":  # more than the server sees: the head as well
+        neighbour = method.personal(state, fed).roll(1, 0)  # the common body, another head
+        return state.w, neighbour
+    sent = state.ala_own if method.name == "fedala" else state.sent
+    return sent, state.x.expand(fed.m, -1)
+
+
+class Remembering(type(pfl_lib.algorithm("fedavg"))):
+    """FedAvg that keeps what was sent last."""
+
+    def upload(self, state, done, fed, who):
+        return super().upload(state, done, fed, who).set(sent=done.w)
+
+
+def margins(fed, parts, w):
+    """How sure each row of ``w`` is of its client's labels, log(p/(1 − p)), sample by sample."""
+    found = []
+    for i, rows in enumerate(parts.train):
+        with torch.no_grad():
+            inputs = fed.data.normalized(fed.data.x[rows], torch.float32)
+            logits = fed.network.filled(w[i])(inputs).double()
+        y = fed.data.y[rows][:, None]
+        rest = logits.scatter(1, y, -torch.inf).logsumexp(1)
+        found.append(logits.gather(1, y)[:, 0] - rest)
+    return found
+
+
+def likelihood_ratios(seen, members, target):
+    """LiRA (Carlini et al. 2022): the target's margins against runs with and without each sample.
+
+    The runs but ``target`` are the shadows. Means are each sample's own, the variance is common to
+    a client: there are too few runs for more.
+    """
+    scores = []
+    for i in range(len(members[0])):
+        runs = [r for r in range(len(seen)) if r != target]
+        phi = torch.stack([seen[r][i] for r in runs])
+        inside = torch.stack([members[r][i] for r in runs])
+        sides = []
+        for mask in (inside, ~inside):
+            count = mask.sum(0).clamp(min=1)
+            mean = (phi * mask).sum(0) / count
+            spread = (((phi - mean).square() * mask).sum() / mask.sum()).sqrt()
+            sides.append(torch.distributions.Normal(mean, spread + 1e-9))
+        mine = seen[target][i]
+        scores.append(sides[0].log_prob(mine) - sides[1].log_prob(mine))
+    return scores
+
+
+def attack(seen, members, target):
+    """AUC of two attacks, a mean over clients, and LiRA's hits at one false alarm in twenty."""
+    ratios = likelihood_ratios(seen, members, target)
+    true = [m.long() for m in members[target]]
+    auc = lambda scores: statistics.mean(map(metrics.auc, scores, true))  # noqa: E731
+    all_ratios, all_true = torch.cat(ratios), torch.cat(true).bool()
+    bar = all_ratios[~all_true].quantile(0.95)
+    hits = (all_ratios[all_true] > bar).double().mean().item()
+    return {"loss": auc(seen[target]), "lira": auc(ratios), "hits": hits}
+
+
+def samples(runs=10, clip=1.0):
+    """Sample-level privacy on natural clients: accuracy, and membership inference by the server
+    and by another client. Each run has its own halves and start; each is the target once."""
+    rows = []
+    for name, how in SHARED_BY.items():
+        steps = PHASES[name] * math.ceil(1 / RATE)
+        for epsilon in LEVELS:
+            noise = None if epsilon is None else noise_for(epsilon, steps, DELTA, RATE)
+            accuracy, server, other, members = [], [], [], []
+            for seed in range(runs):
+                fed, parts, member = people(seed)
+                method = Remembering() if name == "fedavg" else pfl_lib.algorithm(name, **how)
+                used = fed if noise is None else PrivateSamples(fed, clip, noise, RATE)
+                done = pfl_lib.run(method, used, ROUNDS, evaluate_every=ROUNDS, progress=False)
+                if noise is not None and max(map(used.steps_of, range(fed.m))) != steps:
+                    raise RuntimeError(f"{name} made other steps than the {steps} of its account")
+                accuracy.append(done.clients().mean().item())
+                sent, held = seen_models(method, done.state, fed)
+                server.append(margins(fed, parts, sent))
+                other.append(margins(fed, parts, held))
+                members.append(member)
+            row = {"method": pfl_lib.algorithm(name, **how).label, "epsilon": epsilon,
+                   "noise": noise, "steps": steps, "accuracy": spread(accuracy)}  # fmt: skip
+            for place, seen in (("server", server), ("other", other)):
+                found = [attack(seen, members, target) for target in range(runs)]
+                row[place] = {k: spread([one[k] for one in found]) for k in found[0]}
+            rows.append(row)
+            print(row, flush=True)
+    alone = [pfl_lib.run(pfl_lib.algorithm("separate"), people(seed)[0], ROUNDS,
+                         evaluate_every=ROUNDS, progress=False).last
+             for seed in range(runs)]  # fmt: skip
+    return {"data": "watch", "clients": fed.m, "samples": list(fed.sample_counts),
+            "parameters": fed.d, "rounds": ROUNDS, "delta": DELTA, "rate": RATE, "clip": clip,
+            "runs": runs, "separate": spread(alone), "rows": rows}  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------- leaks
+def leaks(windows=40, clip=1.0):
+    """How much of one window a server reads from one step of logistic regression on it.
+
+    The noise is that of the FedAvg rows of ``samples``. The guess is the first singular vector of
+    the change; the number is its correlation with the window, and with another as a comparison.
+    """
+    rows, steps = [], PHASES["fedavg"] * math.ceil(1 / RATE)
+    data = natural.load("watch")
+    parts = partition.natural(data)
+    for epsilon in LEVELS:
+        noise = 0.0 if epsilon is None else noise_for(epsilon, steps, DELTA, RATE)
+        found, chance = [], []
+        for seed in SEEDS:
+            generator = torch.Generator().manual_seed(seed)
+            mine = [rows_[torch.randperm(len(rows_), generator=generator)[: windows // 10]]
+                    for rows_ in parts.train]  # fmt: skip
+            right, wrong = [], []
+            for shot in range(windows // 10):
+                one = replace(parts, train=tuple(rows_[shot : shot + 1] for rows_ in mine))
+                fed = pfl_lib.Federation(data, one, "logistic_regression", seed=100 * seed + shot,
+                                         dtype=torch.float64, lr=1.0, device="cpu")  # fmt: skip
+                hidden = fed if epsilon is None else PrivateSamples(fed, clip, noise)
+                change = pfl_lib.train(hidden, fed.initial(), fed.everyone) - fed.initial()
+                truth = data.normalized(data.x[torch.cat(one.train)], torch.float64)
+                for i in range(fed.m):
+                    guess = leakage.strongest(fed.network.unflatten(change[i])["output.weight"])
+                    right.append(alike(guess, truth[i]))
+                    wrong.append(alike(guess, truth[(i + 1) % fed.m]))
+            found.append(statistics.mean(right))
+            chance.append(statistics.mean(wrong))
+        rows.append({"epsilon": epsilon, "noise": noise, "window": spread(found),
+                     "another": spread(chance)})  # fmt: skip
+        print(rows[-1], flush=True)
+    return {"data": "watch", "clip": clip, "windows": windows, "rows": rows}
+
+
+def alike(one, other):
+    """The size of the correlation of two vectors."""
+    return torch.corrcoef(torch.stack([one, other]))[0, 1].abs().item()
+
+
 def spread(values):
     """Mean, lowest and highest over the seeds."""
     return {"mean": round(statistics.mean(values), 4), "low": round(min(values), 4),
             "high": round(max(values), 4)}  # fmt: skip
 
 
-PARTS = {"liars": liars, "private": private_runs}
+PARTS = {"liars": liars, "private": private_runs, "samples": samples, "leaks": leaks}
 
 
 def main(names):

@@ -56,7 +56,8 @@ class FederationWrapper(DeprecatedTrain):
 
     def describe(self) -> dict[str, Any]:
         """What a run must agree on to be resumed, what is sent included."""
-        mine = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "fed"}
+        told = [f.name for f in dataclasses.fields(self) if f.name != "fed" and f.compare]
+        mine = {name: getattr(self, name) for name in told}
         plain = {name: list(v) if isinstance(v, tuple) else v for name, v in mine.items()}
         inside, kind, number = self.fed.describe(), type(self).__name__, 2
         name = kind

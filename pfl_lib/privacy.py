@@ -1,20 +1,25 @@
-"""Differential privacy of whole clients: bounded uploads, noise, and what they promise.
+"""Differential privacy of whole clients and of single samples: bounds, noise, what they promise.
 
-``private(method, ...)`` is for methods that need only a sum: noise is added once, to the sum.
-``PrivateUploads`` is for those that need single models: each upload carries all the noise itself.
-Every client takes part in every round, so the account is exact and needs no library: rounds of
-Gaussian noise compose to one Gaussian (Dong et al. 2022).
+Of whole clients: ``private(method, ...)`` is for methods that need only a sum: noise is added once,
+to the sum.  ``PrivateUploads`` is for those that need single models: each upload carries all the
+noise itself.  Of single samples: ``PrivateSamples`` bounds each sample's gradient in every local
+step and adds noise there (DP-SGD), whatever the method.
+
+Where everything takes part in every step the account is exact and needs no library: Gaussian noise
+composes to one Gaussian (Dong et al. 2022).  Where samples are drawn (``rate`` below 1) it is kept
+by Opacus: ``pip install 'pfl_lib[privacy]'``.
 """
 
 import math
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, field, replace
 
 import torch
 from scipy.optimize import brentq
 from scipy.stats import norm
 
 from pfl_lib import _check
-from pfl_lib.faults import OtherUploads
+from pfl_lib.faults import FederationWrapper, OtherUploads
 from pfl_lib.federation import checked_federation
 from pfl_lib.methods._averaging import with_average
 from pfl_lib.random import keyed_generator
@@ -34,13 +39,18 @@ def delta_of(epsilon, noise, rounds):
     return float(first - math.exp(epsilon + norm.logcdf(-mu / 2 - epsilon / mu)))
 
 
-def epsilon_of(noise, rounds, delta):
+def epsilon_of(noise, rounds, delta, rate=1.0):
     """The smallest ε with which ``rounds`` noisy sums are (ε, δ)-differentially private.
+
+    ``rate`` is the probability with which each one takes part in a sum, on its own (Poisson
+    sampling); below 1 it needs Opacus, whose account is at most 0.01 above the true ε.
 
     >>> round(epsilon_of(noise=2.0, rounds=10, delta=1e-3), 2)
     5.59
     """
     delta = _check.between("delta", delta, 0, 1, "()")
+    if _rate(rate) < 1:
+        return _sampled_epsilon(noise, rounds, delta, rate)
     if delta_of(0.0, noise, rounds) <= delta:
         return 0.0
     high = 1.0
@@ -49,7 +59,7 @@ def epsilon_of(noise, rounds, delta):
     return float(brentq(lambda e: delta_of(e, noise, rounds) - delta, 0.0, high))
 
 
-def noise_for(epsilon, rounds, delta):
+def noise_for(epsilon, rounds, delta, rate=1.0):
     """The least noise with which ``rounds`` noisy sums are (ε, δ)-differentially private.
 
     >>> noise = noise_for(epsilon=4.0, rounds=10, delta=1e-3)
@@ -61,7 +71,33 @@ def noise_for(epsilon, rounds, delta):
     low, high = 1e-2, 1.0
     while delta_of(epsilon, high, rounds) > delta:
         high *= 2
-    return float(brentq(lambda z: delta_of(epsilon, z, rounds) - delta, low, high, xtol=1e-12))
+    full = float(brentq(lambda z: delta_of(epsilon, z, rounds) - delta, low, high, xtol=1e-12))
+    if _rate(rate) == 1:
+        return full
+    low = full  # drawing samples never needs more noise
+    while _sampled_epsilon(low, rounds, delta, rate) < epsilon:
+        low, full = low / 2, low
+    while full - low > 2e-3 * full:  # ``full`` is always enough
+        middle = (low + full) / 2
+        enough = _sampled_epsilon(middle, rounds, delta, rate) <= epsilon
+        low, full = (low, middle) if enough else (middle, full)
+    return full
+
+
+def _rate(rate):
+    if not _check.between("rate", rate, 0, 1) > 0:
+        raise ValueError(f"rate must lie in (0, 1], got {rate!r}")
+    return rate
+
+
+def _sampled_epsilon(noise, rounds, delta, rate):
+    accountants = _check.optional("opacus.accountants", "rate < 1", "opacus")
+    account = accountants.PRVAccountant()
+    noise = _check.positive("noise", noise)
+    account.history = [(noise, float(rate), _check.whole("rounds", rounds))]
+    with warnings.catch_warnings():  # about what it does not use: a logarithm of 0, large orders
+        warnings.simplefilter("ignore")
+        return float(account.get_epsilon(delta=delta))
 
 
 def clipped(updates, clip):
@@ -136,3 +172,92 @@ class PrivateUploads(OtherUploads):
         drawn = [torch.randn(trained.shape[1], generator=keyed_generator(*key)) for key in keys]
         size = 2 * self.noise * self.clip
         return began + clipped(trained - began, self.clip) + size * torch.stack(drawn).to(trained)
+
+
+#: Local steps that have a private form, and its name.
+PRIVATE_STEPS = {"descend": "private descend", "ala": "private ala"}
+
+
+@dataclass(eq=False)
+class PrivateSamples(FederationWrapper):
+    """The federation ``fed``, in whose local steps no sample counts for much (DP-SGD).
+
+    A step takes each of the client's samples with probability ``rate``, shortens each one's
+    gradient to ``clip`` and adds noise of ``noise``·``clip`` to their sum; a pass over the data is
+    1/rate steps (Abadi et al. 2016).  Whatever a client sends, now and later, to the server or to
+    others, is then private in each of its samples, with the ε of ``epsilon(delta)``, for adding or
+    leaving out one sample (how many there are is not hidden).  It needs no trust in the server.
+    Noise is keyed, so that runs can be repeated and resumed: whoever knows the seed can take it off
+    again.
+
+    Steps without a private form are refused, and so is a second phase with the same tag in one
+    round, whose noise would be the same (FedALA: ``max_epochs=1``).
+
+    >>> import pfl_lib
+    >>> fed = PrivateSamples(pfl_lib.example(), clip=1.0, noise=2.0)
+    >>> history = pfl_lib.run(pfl_lib.algorithm("fedavg"), fed, 3, progress=False)
+    >>> round(fed.epsilon(delta=1e-3), 2) == round(epsilon_of(2.0, 3, 1e-3), 2)
+    True
+    """
+
+    clip: float = 1.0
+    noise: float = 1.0
+    rate: float = 1.0
+    # by round and tag, how many steps each client has made; no part of what a run must agree on
+    made: dict[tuple[int, str], dict[int, int]] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self):
+        checked_federation("fed", self.fed)
+        _check.positive("clip", self.clip)
+        _check.non_negative("noise", self.noise)
+        _rate(self.rate)
+        if self.fed.buffer_mask.any():
+            raise ValueError(
+                f"fed must have a model without running statistics, which mix samples; "
+                f"{self.fed.model_name} has some"
+            )
+        network = getattr(self.fed, "network", None)
+        if network is not None and network.draws is not None:
+            raise ValueError(f"fed must have a model without dropout, got {self.fed.model_name}")
+
+    def perform(self, work, who):
+        clients = torch.as_tensor(who).tolist()
+        if work.step not in PRIVATE_STEPS or work.repeats > 1 or work.group > 1:
+            raise ValueError(
+                f"the local step {work.step!r} has no private form; those that have one are "
+                f"{', '.join(map(repr, PRIVATE_STEPS))}, one batch for each step"
+            )
+        made = self.made.setdefault((self.fed.k, work.tag), {})
+        again = [i for i in clients if i in made]
+        if again:
+            raise ValueError(
+                f"client {again[0]} was asked twice in round {self.fed.k} for the phase "
+                f"{work.tag!r}: its noise would repeat; one pass must do (FedALA: max_epochs=1)"
+            )
+        epochs = self.fed.settings.epochs if work.epochs is None else work.epochs
+        steps = epochs * math.ceil(1 / self.rate) if work.steps is None else work.steps
+        most, d = max(self.fed.sample_counts), self.fed.d
+        mine = {"clip": self.clip, "noise": self.noise, "rate": self.rate}
+        numbers = {**work.numbers, **{f"private_{name}": value for name, value in mine.items()}}
+        how = {"steps": steps, "epochs": None, "batch_size": most, "noise": most + d}
+        step = PRIVATE_STEPS[work.step]
+        done = self.fed.perform(replace(work, step=step, numbers=numbers, **how), who)
+        made.update(dict.fromkeys(clients, steps))
+        return done
+
+    def steps_of(self, client):
+        """How many noisy steps this client has made."""
+        return sum(steps.get(client, 0) for steps in self.made.values())
+
+    def epsilon(self, delta):
+        """The ε of what the busiest client has sent so far, for this δ."""
+        rounds = sorted({k for k, _ in self.made})
+        if not rounds:
+            return 0.0
+        if rounds[0] > 0:
+            raise ValueError(
+                f"rounds 0 to {rounds[0] - 1} were made elsewhere, before the run was resumed: "
+                "count all steps and ask epsilon_of"
+            )
+        steps = max(self.steps_of(i) for i in range(self.m))
+        return epsilon_of(self.noise, steps, delta, self.rate)

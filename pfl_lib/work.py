@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pfl_lib import _check, _deprecated
-from pfl_lib._terms import gradient_with_terms
+from pfl_lib._terms import gradient_with_terms, private_gradient
 
 LocalStep = Callable[[Mapping[str, Tensor], Any, Any], dict[str, Tensor]]
 STEPS: dict[str, LocalStep] = {}
@@ -190,6 +190,14 @@ def descend(s, batch, client):
     Where the work has rows "steps", they count.
     """
     moved = client.move(s, gradient_with_terms(client.grad(s["w"], batch), s))
+    return moved | {"steps": s["steps"] + 1} if "steps" in s else moved
+
+
+@local_step("private descend")
+def private_descend(s, batch, client):
+    """``descend`` along a gradient that is private in each sample; the terms know no sample."""
+    g = private_gradient(client.loss, s["w"], batch, client, s.get("mask"))
+    moved = client.move(s, gradient_with_terms(g, s))
     return moved | {"steps": s["steps"] + 1} if "steps" in s else moved
 
 

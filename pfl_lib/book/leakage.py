@@ -46,6 +46,19 @@ def quotient(weight, bias):
     return weight[row] / bias[row]
 
 
+def strongest(change):
+    """The first right singular vector of a change of weights, (outputs, inputs), up to its sign.
+
+    One sample changes them by a matrix of rank one, its rows multiples of the sample; under noise
+    this is a better guess than any single row.
+
+    >>> x = torch.tensor([3.0, 4.0])
+    >>> strongest(torch.outer(torch.tensor([0.5, -0.5]), x)).abs()
+    tensor([0.6000, 0.8000])
+    """
+    return torch.linalg.svd(change, full_matrices=False).Vh[0]
+
+
 def whole_pictures(rows, data, tolerance=1e-4):
     """Those of the ``rows`` that are pictures of ``data``: all their pixels are whole numbers.
 

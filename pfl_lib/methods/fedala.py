@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 
 from pfl_lib import _check
+from pfl_lib._terms import private_gradient
 from pfl_lib.methods._averaging import GlobalModel
 from pfl_lib.methods._hyper import between, flag, positive, whole
 from pfl_lib.methods._tensors import checked, same_shape
@@ -61,6 +62,17 @@ def step(s, batch, client):
     weights = ala_step(weights, own, top, g, client.numbers["ala_lr"])  # (5)
     n = batch.weight.sum()
     return {"weights": weights, "loss": s["loss"] + n * loss, "seen": s["seen"] + n}
+
+
+@local_step("private ala")
+def private_step(s, batch, client):
+    """The same along a gradient that is private in each sample; no loss is told."""
+    weights, own = s["weights"], s["own"]
+    below, top = s["w"].split([s["w"].shape[0] - own.shape[0], own.shape[0]])
+    above = lambda mixed, batch: client.loss_above(below, mixed, batch)  # noqa: E731
+    g = private_gradient(above, ala_mix(weights, own, top), batch, client)
+    weights = ala_step(weights, own, top, g, client.numbers["ala_lr"])
+    return {"weights": weights, "seen": s["seen"] + 1}
 
 
 @dataclass(frozen=True)
