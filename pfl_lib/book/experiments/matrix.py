@@ -19,6 +19,7 @@ PAPERS = {
     "spfl": "SPFL's and PLGA's settings",
     "plga": "SPFL's and PLGA's settings",
     "fedacs": "FedACS's settings",
+    "natural": "Natural clients",
     "own": "Settings of our own",
 }
 ELSE = "Other settings"
