@@ -10,13 +10,18 @@ from pfl_lib import Federation, algorithm, methods, partition
 from pfl_lib.flower import OneClient, Parcel
 from pfl_lib.flower.messages import encode, pack_work
 from pfl_lib.work import Work
-from tests.support.standin_device import DEVICE, Away, accelerator
+from tests.support.standin_device import DEVICE, Away, accelerator, counted
 
 HYPER = {"fedamp": {"self_weight": 0.3}, "fedphp": {"transfer": "predictions"}}
 HYPER["oracle-groups"] = {"groups": 2}
 # Closures over a client's own tensors inside a gradient inside vmap: more than the stand-in's
 # wrapper can follow, so these two are tried client by client.
 ENGINE = {"fedphp": "loop", "apple": "loop"}
+
+# How often Python waits for the device in a round of two, at most; most methods: once, or twice.
+# These ask for each client, or for each step, and would gain from being asked less.
+WAITS = {"fedala": 35, "fedpac": 16, "fedas": 12, "fedproto": 10, "fedrod": 9, "feddbe": 9}
+WAITS |= {"ifca": 4, "fedbuff": 3}
 
 
 def test_the_stand_in_refuses_what_a_gpu_refuses():
@@ -43,7 +48,9 @@ def two_rounds(method, clients, device, engine, model):
     fed = Federation(*clients, model, device=device, engine=engine, batch_size=8)
     state = method.start(fed.at(0))
     for k in range(2):
+        counted["waits"] = 0
         state = method.round(state, fed.at(k), fed.everyone)
+        assert counted["waits"] <= WAITS.get(method.name, 2)
     w = method.personal(state, fed.at(1))
     return w, fed.evaluate(w)[0]
 
@@ -72,6 +79,27 @@ def test_the_plain_loop_stays_too(name, clients):
 
 def test_a_convolutional_network_stays_too(clients):
     same_on_the_accelerator(algorithm("separate"), clients, "stacked", "fedala_cnn")
+
+
+@pytest.mark.parametrize(
+    ("model", "most"), [("logistic_regression", 0.5), ("mlp", 0.9), ("fedala_cnn", 4.5)]
+)
+def test_few_launches_for_a_step_of_a_client(model, most):
+    """Of 20 clients: what two more epochs launch, divided by their steps and by the clients."""
+    data = pfl_lib.data.load("digits")
+    parts = partition.scarce(partition.iid(data, 20), 16)
+    launches = []
+    with accelerator():
+        for epochs in (1, 3):
+            how = {"engine": "stacked", "batch_size": 8, "epochs": epochs}
+            fed = Federation(data, parts, model, device=DEVICE, **how)
+            w = fed.initial()
+            counted.update(launches=0, waits=0)
+            pfl_lib.train(fed, w, fed.everyone)
+            launches.append(counted["launches"])
+            assert counted["waits"] <= 1
+    steps = 2 * 16 // 8
+    assert 0 < (launches[1] - launches[0]) / steps / fed.m <= most
 
 
 def test_a_client_over_the_network_answers_from_its_device(clients):

@@ -12,6 +12,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 torch.utils.backend_registration._setup_privateuseone_for_python_backend("gpu")
 DEVICE = torch.device("gpu:0")
 COPY_ACROSS = {torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default}
+ONLY_MEMORY = ("aten::empty", "aten::new_empty", "aten::empty_like", "aten::empty_strided")
+ASK = ("aten::_local_scalar_dense", "aten::equal", "aten::nonzero", "aten::masked_select")
+counted = {"launches": 0, "waits": 0}  # since a test last set them to 0
 
 
 class Away(torch.Tensor):
@@ -49,6 +52,7 @@ def carry_out(operation, args, kwargs):
         kwargs = {**kwargs, "device": torch.device("cpu")}
     here = lambda t: t.here if isinstance(t, Away) else t  # noqa: E731
     result = operation(*tree_map(here, args), **tree_map(here, kwargs))
+    count(operation, args, away, goes_away)
     if operation is torch.ops.aten.copy_.default:
         return args[0]
     if not goes_away:
@@ -61,6 +65,21 @@ def carry_out(operation, args, kwargs):
         return same[id(t)] if id(t) in same else Away(t)
 
     return tree_map(wrap, result)
+
+
+def count(operation, args, away, goes_away):
+    """A GPU gets one launch for each operator that is no view; Python waits for it wherever an
+    answer comes back: a number, a size that depends on numbers, a copy to the computer's memory."""
+    name = operation._schema.name
+    if not (away or goes_away) or operation.is_view or name in ONLY_MEMORY:
+        return
+    counted["launches"] += 1
+    back = operation in COPY_ACROSS and away and not goes_away
+    if operation is torch.ops.aten.copy_.default:
+        back = not isinstance(args[0], Away)
+    picks = name == "aten::index" and any(t is not None and t.dtype == torch.bool for t in args[1])
+    if back or picks or name in ASK:
+        counted["waits"] += 1
 
 
 class _Operations(TorchDispatchMode):
