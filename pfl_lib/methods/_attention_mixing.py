@@ -37,7 +37,7 @@ def around_self(ratio, self_weight):
     heard = total > 0
     mine = torch.where(heard, self_weight * torch.ones_like(total), 1)
     share = ratio / torch.where(heard, total, 1)[:, None]
-    return (1 - mine)[:, None] * share + torch.diag(mine)
+    return ((1 - mine)[:, None] * share).diagonal_scatter(mine)
 
 
 def messages_to_newcomers(members, own, weights):

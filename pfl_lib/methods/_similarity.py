@@ -14,6 +14,7 @@ from pfl_lib.methods._tensors import own
 
 _CLOSE = 0.1  # of the rows' squared lengths: nearer pairs need double precision
 _COLUMNS = 4096  # columns widened at a time: the block fits the cache, W is never copied whole
+ROWS = 1024  # rows of an m × m matrix taken at a time: what is worked out on the way stays small
 
 
 def squared_distances(W):
@@ -30,15 +31,18 @@ def squared_distances(W):
             [8.0000, 4.5000, 0.0000]])
     """
     _check.models("W", W)
-    me = own(W)
     # looking whether a pair is close would make a GPU wait: there, double precision at once
     precisions = (W.dtype, _wide(W)) if W.device.type == "cpu" else (_wide(W),)
     for products in precisions:
         gram = _gram(W, products, centred=True)
-        both = gram.diagonal()[:, None] + gram.diagonal()[None, :]
-        t = (both - 2 * gram).clamp(min=0).masked_fill(me, 0)
-        if products == _wide(W) or not ((t < _CLOSE * both) & ~me).any():
-            return t.to(W.dtype)
+        length, close, blocks = gram.diagonal(), False, []
+        for me, mine, rows in zip(own(W).split(ROWS), length.split(ROWS), gram.split(ROWS)):
+            both = mine[:, None] + length[None, :]
+            t = (both - 2 * rows).clamp(min=0).masked_fill(me, 0)
+            close = close or products != _wide(W) and bool(((t < _CLOSE * both) & ~me).any())
+            blocks.append(t.to(W.dtype))
+        if not close:
+            return torch.cat(blocks)
 
 
 def cosine_similarities(W):
@@ -80,9 +84,8 @@ def median_sigma(W, multiple=1.0):
     m = W.shape[0]
     if m == 1:
         return W.new_ones(())
-    first, second = torch.triu_indices(m, m, offset=1, device=W.device)
-    t = squared_distances(W)[first, second].sort().values
-    middle = (t[(len(t) - 1) // 2] + t[len(t) // 2]) / 2
+    t = torch.cat([row[i + 1 :] for i, row in enumerate(squared_distances(W))])
+    middle = (t.kthvalue((len(t) + 1) // 2).values + t.kthvalue(len(t) // 2 + 1).values) / 2
     mean = t.mean()
     middle = torch.where(middle > 0, middle, torch.where(mean > 0, mean, 1))
     return (multiple * middle).clamp(min=torch.finfo(W.dtype).tiny)
@@ -100,4 +103,4 @@ def _gram(W, products, centred):
         if centred:
             block = block - block.mean(0)
         total += block @ block.T
-    return (total + total.T) / 2  # a matrix product need not round both halves alike
+    return (total + total.T).div_(2)  # a matrix product need not round both halves alike

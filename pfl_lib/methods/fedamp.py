@@ -15,7 +15,7 @@ from pfl_lib import attention as attentions
 from pfl_lib.methods import _schedules
 from pfl_lib.methods._attention_mixing import MessagePassing, around_self, own_share, own_weight
 from pfl_lib.methods._hyper import choice, flag, hyper, positive
-from pfl_lib.methods._similarity import median_sigma, squared_distances
+from pfl_lib.methods._similarity import ROWS, median_sigma, squared_distances
 from pfl_lib.methods._tensors import checked, own
 
 
@@ -60,13 +60,13 @@ def attention_weights(W, attention, self_weight):
             [0.8368, 0.0500, 0.1132],
             [0.1406, 0.8094, 0.0500]])
     """
-    t = squared_distances(W)
+    distances, ratio = squared_distances(W), []
     if W.shape[0] == 1:
-        return torch.ones_like(t)
-    me = own(W)
-    nearest = t.masked_fill(me, torch.inf).amin(1, keepdim=True)
-    ratio = attention.ratio(torch.where(me, nearest, t), nearest).masked_fill(me, 0)
-    return around_self(ratio, self_weight)
+        return torch.ones_like(distances)
+    for me, t in zip(own(W).split(ROWS), distances.split(ROWS)):
+        nearest = t.masked_fill(me, torch.inf).amin(1, keepdim=True)
+        ratio.append(attention.ratio(torch.where(me, nearest, t), nearest).masked_fill(me, 0))
+    return around_self(torch.cat(ratio), self_weight)
 
 
 def largest_convex_alpha(W, attention, grad_factor=1):
