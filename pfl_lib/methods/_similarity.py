@@ -39,7 +39,7 @@ def squared_distances(W):
         for me, mine, rows in zip(own(W).split(ROWS), length.split(ROWS), gram.split(ROWS)):
             both = mine[:, None] + length[None, :]
             t = (both - 2 * rows).clamp(min=0).masked_fill(me, 0)
-            close = close or products != _wide(W) and bool(((t < _CLOSE * both) & ~me).any())
+            close = close or (products != _wide(W) and bool(((t < _CLOSE * both) & ~me).any()))
             blocks.append(t.to(W.dtype))
         if not close:
             return torch.cat(blocks)
