@@ -88,7 +88,10 @@ def found(page, site, query):
     """The pages that a search shows, in its order, each once."""
     page.goto(f"{site}/search.html?q={quote(query)}")
     page.wait_for_selector("#search-results li a")
-    page.wait_for_function("!document.querySelector('#search-results h2').innerText.endsWith('.')")
+    # all are shown when this heading comes; until then it is "Searching", with dots and without
+    page.wait_for_function(
+        "document.querySelector('#search-results h2').innerText === 'Search Results'"
+    )
     links = page.locator("#search-results > ul > li > a").evaluate_all(
         "links => links.map(a => a.getAttribute('href').split('.html')[0])"
     )
