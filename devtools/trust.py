@@ -3,7 +3,7 @@
     python -m devtools.trust [liars] [private] [samples] [leaks]      (all by default)
 
 Some minutes each on one core; results/trust holds what came out. Every number is a mean over seeds,
-with the lowest and the highest. To measure the liars anew, remove results/trust/liars.json first.
+with the lowest and the highest. Liars that were measured over as many seeds are not measured again.
 """
 
 import json
@@ -12,6 +12,7 @@ import os
 import statistics
 import sys
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -68,7 +69,8 @@ def hidden_groups(seed, attack):
 def liars(rounds=8):
     """Accuracy of the honest clients, by method and attack; rows already stored are kept."""
     stored = RESULTS / "liars.json"
-    rows = json.loads(stored.read_text())["rows"] if stored.exists() else []
+    before = json.loads(stored.read_text()) if stored.exists() else {}
+    rows = before["rows"] if before.get("seeds") == len(SEEDS) else []  # as many seeds, or afresh
     there = {(row["attack"], row["method"]) for row in rows}
     for attack, how in ATTACKS.items():
         feds = [hidden_groups(seed, how) for seed in SEEDS]
@@ -161,6 +163,12 @@ SHARED_BY = {"fedavg": {}, "fedala": {"max_epochs": 1}, "fedrep": {"head_epochs"
 PHASES = {"fedavg": ROUNDS, "fedala": 2 * ROUNDS - 1, "fedrep": 2 * ROUNDS, "fedamp": ROUNDS}
 
 
+@cache
+def noise_of_samples(epsilon, steps):
+    """The noise of this ε; None stands for no privacy."""
+    return None if epsilon is None else noise_for(epsilon, steps, DELTA, RATE)
+
+
 def people(seed):
     """Ten people with a smart watch; a random half of each one's windows is trained on.
 
@@ -243,14 +251,14 @@ def attack(seen, members, target):
     return {"loss": auc(seen[target]), "lira": auc(ratios), "hits": hits}
 
 
-def samples(runs=10, clip=1.0):
+def samples(runs=6, clip=1.0):
     """Sample-level privacy on natural clients: accuracy, and membership inference by the server
     and by another client. Each run has its own halves and start; each is the target once."""
     rows = []
     for name, how in SHARED_BY.items():
         steps = PHASES[name] * math.ceil(1 / RATE)
         for epsilon in LEVELS:
-            noise = None if epsilon is None else noise_for(epsilon, steps, DELTA, RATE)
+            noise = noise_of_samples(epsilon, steps)
             accuracy, server, other, members = [], [], [], []
             for seed in range(runs):
                 fed, parts, member = people(seed)
@@ -290,7 +298,7 @@ def leaks(windows=40, clip=1.0):
     data = natural.load("watch")
     parts = partition.natural(data)
     for epsilon in LEVELS:
-        noise = 0.0 if epsilon is None else noise_for(epsilon, steps, DELTA, RATE)
+        noise = noise_of_samples(epsilon, steps)
         found, chance = [], []
         for seed in SEEDS:
             generator = torch.Generator().manual_seed(seed)

@@ -1,4 +1,7 @@
-"""What the chapter on privacy and trust says of its two stored tables."""
+"""What the chapter on privacy and trust says of its two stored tables.
+
+A difference counts where the seeds' ranges do not meet, and is not there to be seen where they do.
+"""
 
 import json
 
@@ -18,47 +21,66 @@ def honest():
     return {(row["method"], row["attack"]): row for row in stored("liars")}
 
 
+def above(more, less):
+    """The worst seed of one is better than the best of the other."""
+    return more["low"] > less["high"]
+
+
+def meet(one, other):
+    return not above(one, other) and not above(other, one)
+
+
 @pytest.mark.parametrize("attack", ["sign turned", "ten times as long"])
 def test_the_mean_falls_and_robust_averages_hardly_notice(honest, attack):
     for rule in ("median", "trimmed mean", "multi-krum"):
         careful = honest[f"FedAvg, {rule}", attack]
-        assert careful["low"] > honest["FedAvg", attack]["high"]
-        assert careful["mean"] > honest["FedAvg", "nobody lies"]["mean"] - 0.05
+        assert above(careful, honest["FedAvg", attack])
+        assert meet(careful, honest["FedAvg", "nobody lies"])
 
 
 @pytest.mark.parametrize("attack", ["climbs its loss", "wrong labels"])
 def test_liars_who_stay_near_cost_the_mean_a_little_and_multi_krum_nothing(honest, attack):
-    clean = honest["FedAvg", "nobody lies"]["mean"]
-    assert clean - 0.05 < honest["FedAvg", attack]["mean"] < clean
-    assert honest["FedAvg, multi-krum", attack]["mean"] >= clean
+    clean = honest["FedAvg", "nobody lies"]
+    assert above(clean, honest["FedAvg", attack])
+    assert meet(clean, honest["FedAvg, multi-krum", attack])
 
 
 def test_angles_hear_long_models_and_distances_do_not(honest):
-    long = {m: honest[m, "ten times as long"]["mean"] for m in ("FedAMP", "HeurFedAMP", "FedACS")}
-    assert max(long["HeurFedAMP"], long["FedACS"]) < long["FedAMP"] - 0.1
+    """Where attention fails, it is worse than no cooperation at all."""
+    long = "ten times as long"
+    assert meet(honest["FedAMP", long], honest["FedAMP", "nobody lies"])
+    for method in ("HeurFedAMP", "FedACS"):
+        assert above(honest["FedAMP", long], honest[method, long])
+        assert above(honest["Separate", long], honest[method, long])
 
 
 def test_krum_pays_for_its_safety(honest):
-    assert honest["FedAvg, krum", "nobody lies"]["high"] < honest["FedAvg", "nobody lies"]["low"]
+    assert above(honest["FedAvg", "nobody lies"], honest["FedAvg, krum", "nobody lies"])
 
 
-def test_less_shared_is_less_lost():
-    accuracy = {(r["method"], r["epsilon"]): r["accuracy"]["mean"] for r in stored("private")}
-    lost = {m: accuracy[m, None] - accuracy[m, 1] for m in ("FedAvg", "FedALA", "FedRep", "FedAMP")}
-    assert lost["FedRep"] < lost["FedALA"] < lost["FedAvg"]
+@pytest.fixture(scope="module")
+def accuracy():
+    return {(r["method"], r["epsilon"]): r["accuracy"] for r in stored("private")}
+
+
+def test_less_shared_is_less_lost(accuracy):
+    assert above(accuracy["FedRep", 1], accuracy["FedALA", 1])
+    assert above(accuracy["FedALA", 1], accuracy["FedAvg", 1])
     for epsilon in (1, 4, 8):
-        assert accuracy["FedAvg", epsilon] < accuracy["FedRep", epsilon]
-    for method in ("FedAvg", "FedALA", "FedRep"):
-        assert accuracy[method, 8] > accuracy[method, None] - 0.03
+        assert above(accuracy["FedRep", epsilon], accuracy["FedAvg", epsilon])
+    for method in ("FedAvg", "FedRep"):
+        assert meet(accuracy[method, 8], accuracy[method, None])
 
 
-def test_attention_is_the_best_without_noise_and_the_worst_with_it():
-    accuracy = {(r["method"], r["epsilon"]): r["accuracy"]["mean"] for r in stored("private")}
-    methods = ("FedAvg", "FedALA", "FedRep", "FedAMP")
-    assert max(methods, key=lambda m: accuracy[m, None]) == "FedAMP"
-    assert min(methods, key=lambda m: accuracy[m, 8]) == "FedAMP"
+def test_attention_is_good_without_noise_and_pays_most_for_it(accuracy):
+    assert above(accuracy["FedAMP", None], accuracy["FedALA", None])
+    assert meet(accuracy["FedAMP", None], accuracy["FedRep", None])
+    for method in ("FedALA", "FedRep"):
+        assert above(accuracy[method, 8], accuracy["FedAMP", 8])
+    assert meet(accuracy["FedAvg", 8], accuracy["FedAMP", 8])
 
 
 def test_membership_inference_is_weak_here():
+    """Nearer to guessing (0.5) than to certainty (1), whatever the seed."""
     attack = {(r["method"], r["epsilon"]): r["membership"]["high"] for r in stored("private")}
-    assert max(value for (_, epsilon), value in attack.items() if epsilon is None) < 0.7
+    assert max(value for (_, epsilon), value in attack.items() if epsilon is None) < 0.75
