@@ -91,7 +91,7 @@ def measure(
     ``cases`` maps labels to ``Case``s (or is a single one).  Histories are keyed by (case, method,
     seed); their states keep only small tensors (weights, not models).  ``judged`` says which of
     our numbers stands beside the paper's: its "best" round or its "last".  ``extra(history, fed)``
-    may return more numbers to keep for a run.
+    may return more numbers to keep for a run; what is read ``inside`` a run is asked, too.
 
     Every run writes checkpoints under ``folder`` (a path, True for the book's own folder, None
     for no checkpoints), so calling again goes on where it stopped; ``keep_models`` keeps them
@@ -154,7 +154,9 @@ def measure(
         here = {method_label: (history, more)}
         for reader, (run_label, part) in case.inside.items():
             if run_label == method_label:
-                here = {reader: (_part_of(history, part, run_label), {})} | here
+                other = _part_of(history, part, run_label)
+                numbers = dict(extra(other, fed)) if extra and other.accuracy else {}
+                here = {reader: (other, numbers)} | here
         for shown, (kept, numbers) in here.items():
             histories[label, shown, seed] = kept
             if DIVERGED in more:
