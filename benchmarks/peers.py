@@ -33,7 +33,9 @@ TURN = 0.5  # seconds that a turn lasts at least: one call of a fast way would m
 
 def federation(model, clients, samples, batch_size, optimizer, device="cpu", start=None, **how):
     """Clients with ``samples`` training samples each, drawn from the whole training part."""
-    data = pfl_lib.data.load("mnist5k")
+    data = pfl_lib.data.load("watch" if model == "cnn1d" else "mnist5k")
+    if model == "resnet18, BatchNorm":
+        model = with_batch_norm(data)
     draw = torch.Generator().manual_seed(0)
     train = [torch.randperm(data.n_train, generator=draw)[:samples] for _ in range(clients)]
     test = torch.arange(data.n_train, data.n_train + 10)
@@ -42,6 +44,17 @@ def federation(model, clients, samples, batch_size, optimizer, device="cpu", sta
         data, parts, model, lr=0.01, optimizer=optimizer, batch_size=batch_size, device=device,
         **how,
     )  # fmt: skip
+
+
+def with_batch_norm(data):
+    """ResNet-18 with batch normalization in place of group normalization."""
+    torch.manual_seed(0)
+    module = models.build("resnet18", data)
+    for name, part in list(module.named_modules()):
+        if isinstance(part, nn.GroupNorm):
+            holder, _, last = name.rpartition(".")
+            setattr(module.get_submodule(holder), last, nn.BatchNorm2d(part.num_channels))
+    return module
 
 
 def models_at_start(fed, workload):
@@ -62,8 +75,10 @@ def module_as_usual(fed):
     A convolutional network has ReLU before each pool there.  Ours has it behind, which gives the
     same numbers with a quarter of the ReLUs: that is a way to be faster, and not the usual one.
     """
+    if fed.model_name == "ResNet18":
+        return with_batch_norm(fed.data)
     ours = models.build(fed.model_name, fed.data)
-    if fed.model_name != "fedala_cnn":
+    if fed.model_name not in ("fedala_cnn", "mcmahan_cnn"):
         return ours
     parts = [ours.conv1, nn.ReLU(), nn.MaxPool2d(2), ours.conv2, nn.ReLU(), nn.MaxPool2d(2)]
     return nn.Sequential(*parts, nn.Flatten(), ours.wide, nn.ReLU(), ours.output)
@@ -75,6 +90,7 @@ class UsualWay:
     def __init__(self, *workload):
         self.fed = federation(*workload)
         self.module = module_as_usual(self.fed).to(self.fed.device)
+        self.count = sum(p.numel() for p in self.module.parameters())
         self.sets = [TensorDataset(x, y) for x, y in tensors(self.fed)]
         self.start = models_at_start(self.fed, workload)
 
@@ -83,7 +99,8 @@ class UsualWay:
         kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[settings.optimizer]
         trained = []
         for row, samples in zip(self.start, self.sets):
-            vector_to_parameters(row.clone(), self.module.parameters())
+            # running statistics, if there are any, go on from the client before: it costs the same
+            vector_to_parameters(row[: self.count].clone(), self.module.parameters())
             loader = DataLoader(samples, batch_size=settings.batch_size, shuffle=True)
             optimizer = kind(self.module.parameters(), lr=settings.lr)
             for _ in range(settings.epochs):
@@ -133,11 +150,11 @@ class Fluke:
 
 
 class Tried:
-    """The library with something changed: ``chunk``, ``dtype``, the gradient by ``vmap``, the step
-    through ``compile``, or chunks dealt out to ``threads``."""
+    """The library with something changed: ``chunk``, ``dtype``, ``precision``, the gradient by
+    ``vmap``, the step through ``compile``."""
 
     def __init__(self, changes, *workload):
-        by_vmap, threads = changes.pop("vmap", False), changes.pop("threads", None)
+        by_vmap = changes.pop("vmap", False)
         if changes.pop("compile", False):
             stacked._dense_step = torch.compile(stacked._dense_step)
         if "dtype" in changes:
@@ -145,9 +162,6 @@ class Tried:
         self.fed = federation(*workload, **changes)
         if by_vmap:
             self.fed.network.dense = None
-        if threads:
-            chunk, _ = self.fed._chunk(self.fed.m)
-            self.fed._chunk = lambda k, work=None: (chunk, threads)
         self.start = models_at_start(self.fed, workload)
 
     def __call__(self):

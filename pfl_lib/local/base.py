@@ -15,6 +15,7 @@ from pfl_lib import _check, _objectives, models
 from pfl_lib.data.dataset import SampleForm
 from pfl_lib.local.network import Network, activation_bytes, channels_last
 from pfl_lib.local.parts import NORMALIZATION, refuse_unsupported, state_buffers
+from pfl_lib.local.precision import checked_precision
 from pfl_lib.random import keyed_generator
 from pfl_lib.work import OPTIMIZERS, DeprecatedTrain, Settings
 
@@ -49,6 +50,7 @@ class ModelFederation(DeprecatedTrain):
         init_seed: int | None = None,
         device: str | torch.device | None = None,
         dtype: torch.dtype = torch.float32,
+        precision: str = "full",
         loss: str = "cross_entropy",
         metric: str | None = None,
     ):
@@ -71,6 +73,7 @@ class ModelFederation(DeprecatedTrain):
         )
         self.device = checked_device(device)
         self.dtype = _check.one_of("dtype", dtype, (torch.float32, torch.float64, torch.bfloat16))
+        self.precision = checked_precision(precision, self.dtype, self.device)
         init_seed = self.settings.seed if init_seed is None else init_seed
         self.init_seed = _check.whole("init_seed", init_seed, at_least=0)
         self.sample_counts = tuple(sample_counts)
@@ -89,7 +92,7 @@ class ModelFederation(DeprecatedTrain):
         _check_output(module, form, self.loss)
         state = state_buffers(module, _some_samples(module, form)) if _may_vary(module) else ()
         self.network = Network(module, state, self.device, self.dtype)
-        self.network.objective = self.loss
+        self.network.objective, self.network.precision = self.loss, self.precision
         flat = [t.detach().reshape(-1) for t in self.network.columns_of(module)]
         self._initial = torch.cat([t.to(self.device, self.dtype) for t in flat])
         self.layers = _layers(module, self.network)
@@ -143,6 +146,7 @@ class ModelFederation(DeprecatedTrain):
             "parameters": self.d,
             "init_seed": self.init_seed,
             "dtype": str(self.dtype),
+            **({"precision": self.precision} if self.precision != "full" else {}),
             **self.settings.as_data(),
             **({"lr": list(self.lr)} if isinstance(self.lr, tuple) else {}),
             **({"loss": self.loss} if self.loss != "cross_entropy" else {}),

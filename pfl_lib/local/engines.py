@@ -20,6 +20,7 @@ from pfl_lib.local.batches import Samples, batch_table, draw_noise, dropout_keys
 from pfl_lib.local.network import Client, Network, channels_last, mean_loss
 from pfl_lib.local.optimizers import start_memory
 from pfl_lib.local.parts import draws_of
+from pfl_lib.local.precision import in_precision
 from pfl_lib.work import STEPS, Batch, Settings, Work
 
 DESCEND_READS = ("w", "centre", "strength", "correction", "mask")  # of what a work's rows may hold
@@ -131,7 +132,7 @@ def deal(
 ) -> list[Any]:
     """``task(network, job)`` for every job, on ``workers`` threads with one core and a network of
     their own (two-core kernels would fight each other)."""
-    if min(workers, len(jobs)) < 2:
+    if workers < 2 or (len(jobs) < 2 and not network.by_hand):
         with flush_denormals():
             return [task(network, job) for job in jobs]
 
@@ -228,7 +229,8 @@ def one_by_one(
                 if draws is not None:
                     draws.begin(dropout_keys(work, settings, k, i, client.t)[0])
                 client.t += 1
-                loss = mean_loss(network.objective, module(x), y)
+                out = in_precision(network.precision, x.device, module, x)
+                loss = mean_loss(network.objective, out, y)
                 gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
                 with torch.no_grad():
                     client.move_in_place(pieces, gradients)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from pfl_lib.local import optimizers
 from pfl_lib.local.parts import as_it_was, copied, draws_of, prepared, refuse_unsupported, restored
+from pfl_lib.local.precision import in_precision
 from pfl_lib.work import Batch, Settings, Work
 
 
@@ -50,13 +51,15 @@ class Network:
         plain = self.draws is None and everything == len(trained)
         self.dense = _dense_layers(module) if plain else None
         self.objective = "cross_entropy"  # what is minimized; a federation sets it
+        self.precision = "full"  # of the arithmetic in training; a federation sets it, too
         self._real: nn.Module | None = None
         self._spare: deque[Network] = deque()
 
     @property
     def by_hand(self) -> bool:
         """Is the gradient of a stack written out?  It is for dense networks and cross-entropy."""
-        return self.dense is not None and self.objective == "cross_entropy"
+        usual = self.objective == "cross_entropy" and self.precision == "full"
+        return self.dense is not None and usual
 
     @staticmethod
     def _structure(
@@ -201,7 +204,8 @@ class Network:
     def _in_training(self, named: dict[str, Tensor], batch: Batch) -> Tensor:
         if self.draws is not None:
             self.draws.begin(batch.dropout)
-        return torch.func.functional_call(self.module, named, (batch.x,))
+        call = (self.module, named, (batch.x,))
+        return in_precision(self.precision, batch.x.device, torch.func.functional_call, *call)
 
     def _mean_loss(self, out: Tensor, batch: Batch) -> Tensor:
         each = loss_of_each(self.objective, out, batch.y)
@@ -211,7 +215,8 @@ class Network:
 def loss_of_each(objective: str, out: Tensor, y: Tensor) -> Tensor:
     """One loss per sample: of targets in several columns, the mean over the columns."""
     if objective == "cross_entropy":
-        return F.cross_entropy(out, y, reduction="none")
+        # F.cross_entropy's numbers; under vmap that looks for labels to ignore, in twelve launches
+        return -out.log_softmax(-1).gather(-1, y.unsqueeze(-1)).squeeze(-1)
     if objective == "mse":
         return (out - y).square().mean(-1)
     return F.binary_cross_entropy_with_logits(out, y, reduction="none").mean(-1)

@@ -13,6 +13,7 @@ torch.utils.backend_registration._setup_privateuseone_for_python_backend("gpu")
 DEVICE = torch.device("gpu:0")
 COPY_ACROSS = {torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default}
 ONLY_MEMORY = ("aten::empty", "aten::new_empty", "aten::empty_like", "aten::empty_strided")
+RELABELED = ("aten::_unsafe_view", "aten::_reshape_alias")  # the same numbers under another shape
 ASK = ("aten::_local_scalar_dense", "aten::equal", "aten::nonzero", "aten::masked_select")
 counted = {"launches": 0, "waits": 0}  # since a test last set them to 0
 
@@ -21,13 +22,13 @@ class Away(torch.Tensor):
     """A tensor that says it is on the accelerator; ``here`` is where its numbers are."""
 
     @staticmethod
-    def __new__(cls, here):
+    def __new__(cls, here, device=DEVICE):
         return torch.Tensor._make_wrapper_subclass(
             cls, here.shape, strides=here.stride(), storage_offset=here.storage_offset(),
-            dtype=here.dtype, device=DEVICE,
+            dtype=here.dtype, device=device,
         )  # fmt: skip
 
-    def __init__(self, here):
+    def __init__(self, here, device=DEVICE):
         self.here = here
 
     def __repr__(self):
@@ -46,7 +47,11 @@ def carry_out(operation, args, kwargs):
     if away and strays and operation not in COPY_ACROSS:
         shapes = [tuple(t.shape) for t in strays]
         raise RuntimeError(f"{operation}: tensors {shapes} are on the CPU, the others on {DEVICE}")
+    places = {t.device for t in away}
+    if len(places) > 1 and operation not in COPY_ACROSS:
+        raise RuntimeError(f"{operation}: tensors are on {sorted(map(str, places))}")
     target = kwargs.get("device")
+    place = torch.device(target) if target is not None else next(iter(places), DEVICE)
     goes_away = torch.device(target).type == "gpu" if target is not None else bool(away)
     if target is not None:
         kwargs = {**kwargs, "device": torch.device("cpu")}
@@ -62,7 +67,7 @@ def carry_out(operation, args, kwargs):
     def wrap(t):
         if not isinstance(t, torch.Tensor) or isinstance(t, Away):
             return t
-        return same[id(t)] if id(t) in same else Away(t)
+        return same[id(t)] if id(t) in same else Away(t, place)
 
     return tree_map(wrap, result)
 
@@ -71,7 +76,7 @@ def count(operation, args, away, goes_away):
     """A GPU gets one launch for each operator that is no view; Python waits for it wherever an
     answer comes back: a number, a size that depends on numbers, a copy to the computer's memory."""
     name = operation._schema.name
-    if not (away or goes_away) or operation.is_view or name in ONLY_MEMORY:
+    if not (away or goes_away) or operation.is_view or name in ONLY_MEMORY + RELABELED:
         return
     counted["launches"] += 1
     back = operation in COPY_ACROSS and away and not goes_away

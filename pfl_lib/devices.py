@@ -1,0 +1,108 @@
+"""Several GPUs for one federation: its clients are dealt out to them."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from typing_extensions import Self
+
+from pfl_lib import _check
+from pfl_lib.faults import FederationWrapper
+from pfl_lib.federation import check_models, check_work, checked_clients
+from pfl_lib.work import Work
+
+
+@dataclass(eq=False)
+class OnDevices(FederationWrapper):
+    """The federation ``fed``, whose clients train and are tested on several devices.
+
+    Every device holds the data and takes part of the clients; models are mixed on the first one.
+    Work is launched on one device after the other and waited for at the end, so that all of them
+    compute at the same time.  Batches are keyed, so the numbers are those of one device.
+
+    >>> import pfl_lib
+    >>> fed = pfl_lib.example()
+    >>> both = OnDevices(fed, ["cpu", "cpu"])  # on a machine with GPUs ["cuda:0", "cuda:1"]
+    >>> alone, shared = (pfl_lib.train(f, f.initial(), f.everyone) for f in (fed, both))
+    >>> torch.allclose(alone, shared)
+    True
+    """
+
+    fed: Any
+    devices: Sequence[str | torch.device]
+
+    def __post_init__(self) -> None:
+        self.devices = tuple(_check.several("devices", self.devices, "devices"))
+        if not self.devices:
+            raise ValueError("devices must name one device or more, got none")
+        if not hasattr(self.fed, "replace"):
+            raise TypeError(f"fed must be a pfl_lib.Federation, got {self.fed!r}")
+        self._copies = [self.fed.replace(device=device) for device in self.devices]
+        self.fed = self._copies[0]
+
+    def _with(self, copies: list[Any]) -> Self:
+        here = object.__new__(type(self))
+        here.devices, here._copies, here.fed = self.devices, copies, copies[0]
+        return here
+
+    def at(self, k: int) -> Self:
+        return self._with([fed.at(k) for fed in self._copies])
+
+    def with_part(self, positions: Sequence[Tensor]) -> Self:
+        return self._with([fed.with_part(positions) for fed in self._copies])
+
+    def describe(self) -> dict[str, Any]:
+        """As on one device: a run may go on with more of them, or with fewer."""
+        return self.fed.describe()
+
+    def perform(self, work: Work, who: Tensor) -> dict[str, Tensor]:
+        """Have the clients ``who`` do ``work``, each on its device; the rows as they end."""
+        clients = checked_clients(self, who)
+        check_work(self, work, clients)
+        parts = []
+        for fed, rows in self._dealt(clients):
+            at = torch.tensor(rows, device=self.device)
+            there = dataclasses.replace(
+                work,
+                rows={n: t.index_select(0, at).to(fed.device) for n, t in work.rows.items()},
+                shared={n: t.to(fed.device) for n, t in work.shared.items()},
+            )
+            parts.append((at, fed.perform(there, torch.tensor([clients[r] for r in rows]))))
+        if not parts:
+            return dict(work.rows)
+        done = {n: torch.empty_like(t) for n, t in work.rows.items()}
+        for at, there_done in parts:
+            for name, rows_done in done.items():
+                rows_done.index_copy_(0, at, there_done[name].to(self.device))
+        return done
+
+    @torch.no_grad()
+    def evaluate(
+        self, w: Tensor, who: Tensor | None = None, split: str = "test"
+    ) -> tuple[Tensor, Tensor]:
+        """Metric and mean loss of row i of ``w`` on its client's data."""
+        clients = checked_clients(self, self.everyone if who is None else who)
+        check_models(self, w, clients, split)
+        parts = []
+        for fed, rows in self._dealt(clients):
+            at = torch.tensor(rows, device=self.device)
+            there = torch.tensor([clients[r] for r in rows])
+            parts.append((at, fed.evaluate(w.index_select(0, at).to(fed.device), there, split)))
+        if not parts:
+            return self.fed.evaluate(w, who, split)
+        found = tuple(
+            torch.empty_like(t.to(self.device)[:0]).new_empty(len(w)) for t in parts[0][1]
+        )
+        for at, values in parts:
+            for whole, some in zip(found, values):
+                whole.index_copy_(0, at, some.to(self.device))
+        return found[0], found[1]
+
+    def _dealt(self, clients: list[int]) -> list[tuple[Any, list[int]]]:
+        """Which device takes which rows: like cards, those with most samples first."""
+        order = sorted(range(len(clients)), key=lambda row: -self.sample_counts[clients[row]])
+        hands = [order[first :: len(self._copies)] for first in range(len(self._copies))]
+        return [(fed, hand) for fed, hand in zip(self._copies, hands) if hand]
