@@ -100,6 +100,7 @@ dist: $(READY) ## build what one would publish, into dist: a source archive and 
 
 bench: $(READY) ## how fast training is, against the usual way (best on a quiet machine)
 	cd benchmarks && ../$(PY) bench.py --save ../results/benchmarks/engine.json
+	$(PY) benchmarks/precision.py
 
 flower: $(FLOWER) ## run the methods over Flower, in .venv-flower (PARTS=death; ISOLATE=--isolate: loopback only)
 	$(FLOWER_PY) -m pytest tests/test_flower.py

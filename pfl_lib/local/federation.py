@@ -27,6 +27,7 @@ NORMALIZE_ONCE = 2**29  # bytes: smaller data sets are normalised once, larger o
 ENGINES = ("auto", "loop", "stacked", "threads")
 CACHE = 2**22  # bytes of models, and of Adam's memory, that one core trains together
 SHARD = 2**18  # bytes of models that are worth a thread of their own
+FEW_CORES = 4  # more shards than that would wait for Python, which runs one thread at a time
 
 
 class LocalFederation(ModelFederation):
@@ -282,18 +283,22 @@ class LocalFederation(ModelFederation):
         rows = 1 if work is None else len(work.rows)
         each = (5 + rows) * a_model + self._activations  # w, gradient, two moments, what was given
         fits = free_memory(self.device) // 2 // (each if plain else 2 * each)
-        chunks = 1
+        chunks, workers = 1, 1
         if self.device.type == "cpu":
             optimizer = (work and work.optimizer) or self.settings.optimizer
             kept = a_model if optimizer == "sgd" else 2 * a_model
-            if plain and self.network.by_hand:
+            at_most = CACHE // kept
+            if not plain or not self.network.by_hand:  # vmap has more to gain from many
+                at_most = max(at_most, math.ceil(count / 2))
+            elif cores <= FEW_CORES:
                 # shards of one core each: threads that share an operator wait for the slowest
-                fits = min(fits // cores, CACHE // kept)
                 chunks = max(1, min(cores, count, count * a_model // SHARD))
-            else:  # vmap has more to gain from many, and of Python only one thread at a time runs
-                cores, fits = 1, min(fits, max(3 * CACHE // kept, math.ceil(count / 2)))
+                workers, fits = cores, fits // cores
+            else:  # all cores on each operator
+                at_most *= 3
+            fits = min(fits, at_most)
         chunks = max(chunks, math.ceil(count / min(count, max(1, fits))))
-        return math.ceil(count / chunks), cores
+        return math.ceil(count / chunks), workers
 
 
 def _gather(data: Dataset, device: torch.device, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
