@@ -202,7 +202,7 @@ def test_ala_in_front_serves_as_the_method_behind_it(feds):
     method = with_ala(algorithm("ditto"), **quick_ala())
     state, found = served(method, feds)
     plain = algorithm("ditto").newcomer_models(state, *feds)
-    assert torch.equal(found.models, plain) and found.how == algorithm("ditto").newcomer
+    assert torch.equal(found.models, plain) and found.received == algorithm("ditto").newcomer
 
 
 # ---- measured -----------------------------------------------------------------------------------
