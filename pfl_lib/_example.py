@@ -4,11 +4,11 @@ from pfl_lib import data, partition
 from pfl_lib.local import LocalFederation
 
 
-def example(model="mlp", **how):
+def example(model="mlp", **options):
     """A small federation that is ready in an instant: eight clients with unlike shares of digits.
 
     The digits are scikit-learn's, 8×8 pixels; labels are dealt by a Dirichlet distribution with
-    a = 0.5.  ``model`` and ``how`` are those of :class:`~pfl_lib.Federation`, with ``lr=0.1``.
+    a = 0.5.  ``model`` and ``options`` are those of :class:`~pfl_lib.Federation`, with ``lr=0.1``.
 
     >>> import pfl_lib
     >>> fed = pfl_lib.example()
@@ -17,4 +17,4 @@ def example(model="mlp", **how):
     """
     digits = data.load("digits")
     clients = partition.dirichlet(digits, clients=8, a=0.5)
-    return LocalFederation(digits, clients, model, **{"lr": 0.1, **how})
+    return LocalFederation(digits, clients, model, **{"lr": 0.1, **options})

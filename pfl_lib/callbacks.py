@@ -162,19 +162,19 @@ class TensorBoard(Callback):
 class MLflow(Callback):
     """A run in MLflow (needs ``pip install mlflow``): settings as parameters, curves as metrics.
 
-    ``how`` goes to ``mlflow.start_run``.  A resumed run goes on in the MLflow run it began.
+    ``options`` go to ``mlflow.start_run``.  A resumed run goes on in the MLflow run it began.
 
     >>> log = MLflow(run_name="first try")  # doctest: +SKIP
     >>> pfl_lib.run(method, fed, rounds=100, callbacks=[log])  # doctest: +SKIP
     """
 
-    def __init__(self, **how: Any):
+    def __init__(self, **options: Any):
         self._module = _check.optional("mlflow", "MLflow", "mlflow")
-        self.how, self.run_id, self._logged = how, None, 0
+        self.options, self.run_id, self._logged = options, None, 0
 
     def on_start(self, now: Moment) -> None:
-        how = {**self.how, "run_id": self.run_id} if self.run_id else self.how
-        self.run_id = self._module.start_run(**how).info.run_id
+        again: dict[str, Any] = {"run_id": self.run_id} if self.run_id else {}
+        self.run_id = self._module.start_run(**{**self.options, **again}).info.run_id
         if not now.round:
             settings = now.history.settings
             self._module.log_params({_plain(k): str(v) for k, v in settings.items()})
@@ -201,21 +201,21 @@ class MLflow(Callback):
 class WandB(Callback):
     """A run in Weights & Biases (needs ``pip install wandb``).
 
-    ``how`` goes to ``wandb.init``: project, name, mode ….  A resumed run goes on in the run it
+    ``options`` go to ``wandb.init``: project, name, mode ….  A resumed run goes on in the run it
     began.
 
     >>> log = WandB(project="federations", mode="offline")  # doctest: +SKIP
     >>> pfl_lib.run(method, fed, rounds=100, callbacks=[log])  # doctest: +SKIP
     """
 
-    def __init__(self, **how: Any):
+    def __init__(self, **options: Any):
         self._module = _check.optional("wandb", "WandB", "wandb")
-        self.how, self.run_id = how, None
+        self.options, self.run_id = options, None
         self._run: Any = None
 
     def on_start(self, now: Moment) -> None:
         again: dict[str, Any] = {"id": self.run_id, "resume": "allow"} if self.run_id else {}
-        self._run = self._module.init(config=now.history.settings, **{**self.how, **again})
+        self._run = self._module.init(config=now.history.settings, **{**self.options, **again})
         self.run_id = self._run.id
 
     def on_evaluate(self, now: Moment) -> None:

@@ -2,12 +2,13 @@
 
 All of them are safe under ``torch.func`` (``functional_call``, ``grad``, ``vmap``): no batch
 statistics, no dropout, nothing in place, no Python that looks at the data.  :func:`with_lora` makes
-a model whose layers are frozen and learn by low-rank additions.
+a model whose layers are frozen and learn by low-rank additions; :func:`with_head` says of any
+module, such as torchvision's, which layer is its head.
 """
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
@@ -325,12 +326,21 @@ def fasttext(vocabulary, classes, dim=32):
     return FastText(vocabulary, _width("classes", classes), _width("dim", dim))
 
 
+#: Layers to which a low-rank addition can be made, and how it is computed.
+ADAPTABLE: dict[type[nn.Module], Callable[..., torch.Tensor]] = {
+    nn.Linear: functional.linear,
+    nn.Conv1d: functional.conv1d,
+    nn.Conv2d: functional.conv2d,
+    nn.Conv3d: functional.conv3d,
+}
+
+
 class LowRank(nn.Module):
-    """A frozen ``nn.Linear`` or ``nn.Conv2d`` W and a trained addition: W + scale·B·A.
+    """A frozen linear layer or convolution W and a trained addition: W + scale·B·A.
 
     A has ``rank`` rows and random values, B has ``rank`` columns and begins at zero, so that at
     first nothing changes (LoRA, Hu et al. 2022).  For a convolution A is one with ``rank`` filters
-    and B one of size 1×1.
+    (for each group, where it has groups) and B one of size 1.
 
     >>> layer = LowRank(nn.Linear(64, 10), rank=2)
     >>> parameter_count(layer)  # instead of 650
@@ -339,15 +349,20 @@ class LowRank(nn.Module):
 
     def __init__(
         self,
-        base: nn.Linear | nn.Conv2d,
+        base: nn.Module,
         rank: int,
         scale: float = 1.0,
         generator: torch.Generator | None = None,
     ):
         super().__init__()
+        if type(base) not in ADAPTABLE:
+            names = ", ".join(kind.__name__ for kind in ADAPTABLE)
+            raise TypeError(f"base must be one of {names}, got {type(base).__name__}")
         self.base, self.scale = base.requires_grad_(False), scale
-        weight = base.weight
-        self.A = nn.Parameter(torch.empty(rank, *weight.shape[1:], dtype=weight.dtype))
+        self.groups: int = getattr(base, "groups", 1)
+        weight: torch.Tensor = base.weight  # type: ignore[assignment]
+        rows = rank * self.groups
+        self.A = nn.Parameter(torch.empty(rows, *weight.shape[1:], dtype=weight.dtype))
         ones = [1] * (weight.ndim - 2)
         self.B = nn.Parameter(torch.zeros(len(weight), rank, *ones, dtype=weight.dtype))
         bound = 1 / math.sqrt(math.prod(weight.shape[1:]))
@@ -355,13 +370,13 @@ class LowRank(nn.Module):
         self.to(weight.device)
 
     def forward(self, x):
-        if isinstance(self.base, nn.Linear):
+        base = self.base
+        if isinstance(base, nn.Linear):
             added = functional.linear(functional.linear(x, self.A), self.B)
-        else:
-            stride, padding, dilation = self.base.stride, self.base.padding, self.base.dilation
-            inner = functional.conv2d(x, self.A, None, stride, padding, dilation)
-            added = functional.conv2d(inner, self.B)
-        return self.base(x) + self.scale * added
+        else:  # the layer's own way to convolve: its stride, padding, dilation and groups
+            inner = base._conv_forward(x, self.A, None)  # type: ignore[operator]
+            added = ADAPTABLE[type(base)](inner, self.B, groups=self.groups)
+        return base(x) + self.scale * added
 
 
 def with_lora(
@@ -376,9 +391,11 @@ def with_lora(
     """A copy of ``module`` that is frozen but for low-rank additions: LoRA (Hu et al. 2022).
 
     ``layers`` names the linear layers and convolutions that learn (see ``named_modules``); None is
-    all of them.  ``rank`` is the rank of what they may learn, ``alpha / rank`` its scale (None: 1),
-    ``seed`` decides the random half of the additions.  With ``head`` the layers that the module
-    names as its ``head`` are trained whole.  All else is frozen; only what is trained is sent.
+    all of them but convolutions in groups, which are small already.  ``rank`` is the rank of what
+    they may learn, ``alpha / rank`` its scale (None: 1), ``seed`` decides the random half of the
+    additions.  With ``head`` the layers that the module names as its ``head`` are trained whole
+    (see :func:`with_head` for a module that names none).  All else is frozen; only what is trained
+    is sent.
 
     >>> small = with_lora(mlp(64, 10, hidden=(32,)), rank=2)
     >>> parameter_count(small)  # 2·(64 + 32), and the head's 330
@@ -393,12 +410,10 @@ def with_lora(
     fits = {
         name: part
         for name, part in module.named_modules()
-        if type(part) in (nn.Linear, nn.Conv2d)
-        and getattr(part, "groups", 1) == 1
-        and getattr(part, "padding_mode", "zeros") == "zeros"
-        and not (whole and f"{name}.".startswith(whole))
+        if type(part) in ADAPTABLE and not (whole and f"{name}.".startswith(whole))
     }
-    named = fits if layers is None else _check.several("layers", layers, "names")
+    usual = [name for name, part in fits.items() if getattr(part, "groups", 1) == 1]
+    named = usual if layers is None else _check.several("layers", layers, "names")
     chosen = [_check.one_of("layers", name, fits) for name in named]
     if not chosen:
         raise ValueError(
@@ -411,9 +426,81 @@ def with_lora(
     for name in chosen:
         parent, _, word = name.rpartition(".")
         generator = keyed_generator(seed, "lora", name)
-        layer = LowRank(adapted.get_submodule(name), rank, scale, generator)  # type: ignore[arg-type]
+        layer = LowRank(adapted.get_submodule(name), rank, scale, generator)
         setattr(adapted.get_submodule(parent), word, layer)
     return adapted
+
+
+class BodyAndHead(Model):
+    """A module cut before its last layer: ``features`` is all before it; see :func:`with_head`.
+
+    >>> BodyAndHead(nn.Flatten(), nn.Linear(64, 10))(torch.zeros(2, 1, 8, 8)).shape
+    torch.Size([2, 10])
+    """
+
+    def __init__(self, body: nn.Module, head: nn.Module):
+        super().__init__()
+        self.body, self.output = body, head
+
+    def features(self, x):
+        return self.body(x)
+
+
+def with_head(module: nn.Module, data: Dataset | SampleForm, name: str | None = None) -> nn.Module:
+    """A copy of ``module`` that says what its head is, for methods that treat it in its own way.
+
+    ``name`` is the last layer, as in ``module.named_modules()`` ("fc" of a ResNet by torchvision);
+    None takes the last linear layer.  Weights, and what is frozen, stay as they are.  Whether the
+    new model says the same is tried out on random samples of the form of ``data``.
+
+    >>> import pfl_lib
+    >>> data = pfl_lib.data.load("digits")
+    >>> plain = nn.Sequential(nn.Flatten(), nn.Linear(64, 12), nn.ReLU(), nn.Linear(12, 10))
+    >>> model = with_head(plain, data)
+    >>> model.features(torch.zeros(5, 1, 8, 8)).shape, head_prefixes(model)
+    (torch.Size([5, 12]), ('output.',))
+    """
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"module must be an nn.Module, got {module!r}")
+    if not isinstance(data, (Dataset, SampleForm)):
+        raise TypeError(f"data must be a Dataset, got {data!r}")
+    parts = {n: part for n, part in module.named_modules() if n}
+    linear = [n for n, part in parts.items() if isinstance(part, nn.Linear)]
+    if name is None and linear:
+        name = linear[-1]
+    if not isinstance(name, str) or name not in parts:
+        known = f", such as {', '.join(map(repr, linear[-3:]))}" if linear else ""
+        raise ValueError(
+            f"name must be a layer of {type(module).__name__}{known}; got {name!r}"
+            + ("" if linear else ": it has no linear layer")
+        )
+    body = copy.deepcopy(module)
+    head = body.get_submodule(name)
+    parent, _, word = name.rpartition(".")
+    setattr(body.get_submodule(parent), word, nn.Identity().train(head.training))
+    made = BodyAndHead(body, head)
+    made.training = module.training
+    _refuse_other_outputs(module, made, data if isinstance(data, SampleForm) else data.form, name)
+    return made
+
+
+@torch.no_grad()
+def _refuse_other_outputs(module, made, form, name):
+    """A ValueError where cutting the module has changed what it says."""
+    x = form.blank(3)
+    if x.is_floating_point():
+        x = torch.rand(x.shape, generator=keyed_generator(0, "samples"))
+    before, after = (copy.deepcopy(one).float().eval() for one in (module, made))
+    wanted = before(x)
+    try:
+        same = torch.allclose(after(x), wanted, rtol=1e-4, atol=1e-5)
+    except (RuntimeError, TypeError, ValueError, IndexError):
+        same = False
+    if not same:
+        raise ValueError(
+            f"name must be the layer whose output is that of {type(module).__name__}; something "
+            f"comes after {name!r}, or it is used twice"
+        )
 
 
 def head_prefixes(module: nn.Module) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ class Served:
     """
 
     label: str
-    how: str
+    received: str
     accuracy: Tensor
     loss: Tensor
     models: Tensor | None = None
@@ -49,7 +49,7 @@ class Served:
 
     def __repr__(self) -> str:
         return (
-            f"Served({self.label}: {len(self.accuracy)} newcomers, {self.how}, "
+            f"Served({self.label}: {len(self.accuracy)} newcomers, {self.received}, "
             f"{self.metric} {self.mean:.4f}, worst {self.worst:.4f})"
         )
 
@@ -71,7 +71,7 @@ def serve_newcomers(
     >>> method = pfl_lib.algorithm("fedrep")
     >>> history = pfl_lib.run(method, fed, rounds=3, progress=False)
     >>> served = pfl_lib.serve_newcomers(method, history.state, fed, newcomers)
-    >>> served.how, served.mean > 0.5
+    >>> served.received, served.mean > 0.5
     ('the shared body with a head trained locally', True)
     """
     if not isinstance(method, Algorithm):
@@ -128,7 +128,7 @@ def compare_newcomers(
         history = run(method, fed, rounds, evaluate_every=rounds, progress=progress)
         served = serve_newcomers(method, history.state, fed.at(rounds - 1), newcomers)
         numbers = (history.last, served.mean, served.worst)
-        rows.append((name, *(f"{number:.4f}" for number in numbers), served.how))
+        rows.append((name, *(f"{number:.4f}" for number in numbers), served.received))
     head = ("method", "members", "newcomers", "worst newcomer", "a newcomer gets")
     return Shown(head, rows, wide=True)
 

@@ -93,8 +93,8 @@ def run(
         checkpoint=checkpoint,
     )
     _begin(now, evaluate_every, callbacks, state_folder)
-    how = {"initial": now.round, "desc": algorithm.label, "disable": not progress}
-    with tqdm(total=rounds, **how) as bar, ExitStack() as ending:
+    shown = {"initial": now.round, "desc": algorithm.label, "disable": not progress}
+    with tqdm(total=rounds, **shown) as bar, ExitStack() as ending:
         for one in callbacks:
             ending.callback(one.on_end, now)
         _notify(callbacks, "on_start", now)

@@ -175,10 +175,10 @@ def _with_run(trial, method, fed, seed, rounds, participation, share, folder):
 
 
 def _run(method, validation, rounds, participation, checkpoint):
-    how = {"participation": participation, "evaluate_every": rounds, "checkpoint": checkpoint}
-    how["checkpoint_every"] = max(1, rounds // 5)
+    options = {"participation": participation, "evaluate_every": rounds, "checkpoint": checkpoint}
+    options["checkpoint_every"] = max(1, rounds // 5)
     try:
-        history = run(method, validation, rounds, progress=False, **how)
+        history = run(method, validation, rounds, progress=False, **options)
     except FloatingPointError as error:
         return {"accuracy": None, "diverged": f"diverged: {error}"}
     return {"accuracy": history.last, "diverged": ""}

@@ -73,10 +73,31 @@ def test_a_frame_gives_its_columns_by_name_and_needs_no_import_of_pandas():
     names = made.columns["hospital"].names
     ours = zip(made.x[:, 0].tolist(), made.columns["hospital"].values.tolist())
     assert {(round(a, 3), names[h]) for a, h in ours} == ages
-    with pytest.raises(TypeError, match="columns of words: hospital"):
+    with pytest.raises(TypeError, match=r"columns that do not: hospital \(.*get_dummies"):
         from_arrays(frame, "ill")
+    frame["since"] = pandas.Timestamp("2020-01-01")
+    with pytest.raises(TypeError, match=r"columns that do not: since \(datetime.*days since"):
+        from_arrays(frame, "ill", "hospital")
+    del frame["since"]
     with pytest.raises(ValueError, match="client must be one value for each sample or the name"):
         from_arrays(frame, "ill", "clinic")
+
+
+@pytest.mark.parametrize(
+    "whose",
+    [
+        ["a", None, "b", "a"],
+        pandas.array(["a", "b", None, None], dtype="string"),
+        pandas.array([1, None, 2, 2], dtype="Int64"),
+        np.array([1.0, np.nan, 2.0, 2.0]),
+    ],
+    ids=["words", "pandas words", "pandas numbers", "numbers"],
+)
+def test_samples_that_belong_to_nobody_are_counted(whose):
+    with pytest.raises(ValueError, match=r"client must have .* [12] of 4 are missing"):
+        from_arrays(np.eye(4), [0, 1, 0, 1], client=whose)
+    with pytest.raises(ValueError, match=r"hospital must have .* are missing"):
+        from_arrays(np.eye(4), [0, 1, 0, 1], columns={"hospital": whose})
 
 
 def test_labels_of_any_whole_numbers_or_words():

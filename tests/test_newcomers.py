@@ -1,7 +1,6 @@
 """Clients that come after training: each method serves them as it says, and all of them do."""
 
 from dataclasses import replace
-from functools import cache
 
 import pytest
 import torch
@@ -26,7 +25,9 @@ every_method = pytest.mark.parametrize("name", methods.names())
 
 @pytest.fixture(scope="module")
 def parts(data):
-    return partition.set_aside(partition.dirichlet(data, clients=7, a=1.0, min_size=10), [1, 4])
+    """Five members and two newcomers with 30 samples each."""
+    clients = partition.dirichlet(data, clients=7, a=1.0, min_size=30)
+    return partition.set_aside(partition.scarce(clients, samples=30), [1, 4])
 
 
 @pytest.fixture(scope="module")
@@ -40,54 +41,37 @@ def served(method, feds, rounds=2):
     return state, serve_newcomers(method, state, fed.at(rounds), newcomers)
 
 
-@pytest.fixture(scope="module")
-def once(feds):
-    """The state of a quick method and how it serves, computed once: ``once(name)``."""
-    return cache(lambda name: served(quick_method(name), feds))
-
-
 # ---- all of them --------------------------------------------------------------------------------
 @every_method
-def test_every_method_serves_newcomers_and_leaves_the_members_alone(feds, name):
+def test_every_method_serves_newcomers_as_it_says(data, parts, feds, name):
     (fed, newcomers), method = feds, quick_method(name)
     state = go(method, fed, 2)
     before = {key: tensor.clone() for key, tensor in state.items()}
     found = serve_newcomers(method, state, fed.at(2), newcomers)
     assert found.models.shape == (newcomers.m, fed.d) and torch.isfinite(found.models).all()
-    assert all(torch.equal(state[key], tensor) for key, tensor in before.items())
     close(found.accuracy, newcomers.evaluate(found.models)[0])
-    assert (
-        0 <= found.worst <= found.mean <= 1 and method.newcomer and method.newcomer in repr(found)
-    )
+    assert 0 <= found.worst <= found.mean <= 1 and method.newcomer in repr(found)
+    _words_and_models_agree(method.newcomer, state, found.models)
+    assert all(torch.equal(state[key], tensor) for key, tensor in before.items())  # of the members
+
+    def again(which, **options):
+        members, late = (small_federation(data, part, **options) for part in which)
+        return method.newcomer_models(state, members.at(2), late)
+
+    other_tests = replace(parts[1], test=[index.flip(0)[:5] for index in parts[1].test])
+    assert torch.equal(found.models, again((parts[0], other_tests)))  # only tested on
+    close(found.models, again(parts, engine="loop"))
 
 
-@every_method
-def test_words_and_models_agree(once, name):
+def _words_and_models_agree(words, state, models):
     """Whoever says "the global model" gives exactly that; local work gives each its own."""
-    state, found = once(name)
-    words = methods.BY_NAME[name].newcomer
+    assert words
     if "normalization" in words or "statistics" in words:  # this model has none: all is shared
-        assert torch.equal(found.models, state.x.expand_as(found.models))
+        assert torch.equal(models, state.x.expand_as(models))
     elif "local" in words or "alone" in words:
-        assert (found.models[0] - found.models[1]).norm() > 1e-4
+        assert (models[0] - models[1]).norm() > 1e-4
     elif words.startswith(("the global model", "the server's model")):
-        assert torch.equal(found.models, state.x.expand_as(found.models))
-
-
-@every_method
-def test_the_newcomers_test_part_is_only_tested_on(data, parts, feds, once, name):
-    _, late = parts
-    other = replace(late, test=[index.flip(0)[:5] for index in late.test])
-    state, found = once(name)
-    again = quick_method(name).newcomer_models(state, feds[0].at(2), small_federation(data, other))
-    assert torch.equal(found.models, again)
-
-
-@every_method
-def test_engines_agree_on_newcomers(data, parts, once, name):
-    state, found = once(name)
-    loop = [small_federation(data, part, engine="loop") for part in parts]
-    close(found.models, quick_method(name).newcomer_models(state, loop[0].at(2), loop[1]))
+        assert torch.equal(models, state.x.expand_as(models))
 
 
 # ---- some, by hand ------------------------------------------------------------------------------
@@ -202,7 +186,7 @@ def test_ala_in_front_serves_as_the_method_behind_it(feds):
     method = with_ala(algorithm("ditto"), **quick_ala())
     state, found = served(method, feds)
     plain = algorithm("ditto").newcomer_models(state, *feds)
-    assert torch.equal(found.models, plain) and found.how == algorithm("ditto").newcomer
+    assert torch.equal(found.models, plain) and found.received == algorithm("ditto").newcomer
 
 
 # ---- measured -----------------------------------------------------------------------------------

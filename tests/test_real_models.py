@@ -9,7 +9,9 @@ from torch.nn import functional as F
 
 import pfl_lib
 from pfl_lib import Federation, Prox, Work, models, partition, train
+from pfl_lib._torchvision import import_torchvision
 from pfl_lib.book.what_works import KINDS, BatchNormCNN, Recurrent, what_works
+from pfl_lib.data.dataset import SampleForm
 from pfl_lib.local.batches import batch_table, dropout_keys
 from pfl_lib.local.parts import KeyedDropout
 from pfl_lib.work import local_step
@@ -188,6 +190,38 @@ def test_lora_is_the_sum_of_two_layers():
     torch.testing.assert_close(linear(x), expected)
 
 
+@pytest.mark.parametrize(
+    "layer, shape",
+    [
+        (nn.Conv1d(4, 6, 5, stride=2, padding=2, padding_mode="circular"), (2, 4, 11)),
+        (nn.Conv2d(4, 6, 3, padding="same", groups=2), (2, 4, 7, 7)),
+        (nn.Conv2d(4, 4, 3, dilation=2, groups=4, bias=False), (2, 4, 7, 7)),
+        (nn.Conv3d(2, 3, 2, padding=1), (2, 2, 4, 4, 4)),
+    ],
+    ids=["one axis, circular", "two groups", "each channel", "three axes"],
+)
+def test_lora_of_every_convolution_changes_its_weight(layer, shape):
+    """The addition is a change of the weight, by B·A in every group."""
+    x, plain = torch.randn(shape), copy.deepcopy(layer)
+    adapted = models.LowRank(layer, rank=2, scale=0.5)
+    assert torch.equal(adapted(x), plain(x))
+    adapted.B.data.normal_()
+    B, A = (t.unflatten(0, (plain.groups, -1)) for t in (adapted.B.flatten(1), adapted.A))
+    change = torch.einsum("gor,gr...->go...", B, A).flatten(0, 1)
+    plain.weight.data += 0.5 * change
+    torch.testing.assert_close(adapted(x), plain(x), rtol=1e-4, atol=1e-5)
+
+
+def test_lora_of_a_network_for_time_series(clients):
+    series = models.with_lora(models.cnn1d(6, 7), rank=2)
+    assert models.parameter_count(series) == 2 * (9 * 6 + 32 + 9 * 32 + 64) + 65 * 7
+    depthwise = nn.Sequential(nn.Conv2d(4, 4, 3, groups=4), nn.Conv2d(4, 8, 1))
+    assert models.parameter_count(models.with_lora(depthwise, rank=1)) == 4 + 8
+    assert models.parameter_count(models.with_lora(depthwise, rank=1, layers=["0"])) == 4 * 9 + 4
+    with pytest.raises(TypeError, match=r"base must be one of Linear, Conv1d, .* got LSTM"):
+        models.LowRank(nn.LSTM(2, 2), rank=1)
+
+
 def test_lora_trains_what_it_should(data, clients):
     module = models.mlp(64, 10, hidden=(12, 7))
     adapted = models.with_lora(module, rank=2, layers=["hidden.0"])
@@ -198,6 +232,82 @@ def test_lora_trains_what_it_should(data, clients):
     assert (fed.evaluate(w, split="train")[1] < fed.evaluate(fed.initial(), split="train")[1]).all()
     alone = models.with_lora(module, rank=2, head=False)
     assert models.parameter_count(alone) == 2 * (64 + 12 + 12 + 7 + 7 + 10)
+
+
+# ---- a head for modules that name none
+
+
+class FromElsewhere(nn.Module):
+    """As torchvision writes them: batch normalization, a last layer called ``fc``, no features."""
+
+    def __init__(self, after=None):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(1, 4, 3, stride=2, bias=False), nn.BatchNorm2d(4)
+        self.fc, self.after = nn.Linear(4, 10), after or nn.Identity()
+
+    def forward(self, x):
+        return self.after(self.fc(F.relu(self.norm(self.conv(x))).mean((2, 3))))
+
+
+NEED_A_HEAD = ["fedrep", "fedbabu", "fedrod", "feddbe", "fedproto", "fedpac", "fedas"]
+NEED_A_HEAD.append("label-prior")
+
+
+def test_any_module_gets_a_head(data, clients):
+    module = FromElsewhere()
+    model = models.with_head(module, data)
+    x = data.normalized(data.x[:6])
+    assert torch.equal(model(x), module(x)) and model.output.weight is not module.fc.weight
+    torch.testing.assert_close(model.output(model.features(x)), module(x))
+    plain, fed = (federation(data, clients, one) for one in (module, model))
+    assert plain.linear_head is None and not plain.head_mask.any()
+    assert fed.linear_head == (4 * 9 + 2 * 4, 10, 4) and int(fed.head_mask.sum()) == 50
+    assert plain.d == fed.d
+    for name in NEED_A_HEAD:
+        with pytest.raises(ValueError, match="with_head"):
+            pfl_lib.run(pfl_lib.algorithm(name), plain, 1, progress=False)
+        assert pfl_lib.run(pfl_lib.algorithm(name), fed, 1, progress=False).last > 0
+
+
+def test_what_is_frozen_stays_frozen_under_a_head(data, clients):
+    module = FromElsewhere().requires_grad_(False)
+    module.fc.requires_grad_(True)
+    module.norm.eval()
+    model = models.with_head(module, data, "fc")
+    assert [n for n, p in model.named_parameters() if p.requires_grad] == [
+        "output.weight",
+        "output.bias",
+    ]
+    fed = federation(data, clients, model)
+    assert fed.d == 50  # the frozen statistics are constants
+    with pytest.raises(ValueError, match="Nothing but its head is trained"):
+        pfl_lib.run(pfl_lib.algorithm("fedrep"), fed, 1, progress=False)
+    assert models.with_head(FromElsewhere().eval(), data).training is False  # set to train as usual
+    adapted = models.with_lora(models.with_head(FromElsewhere(), data), rank=1)
+    assert federation(data, clients, adapted).head_mask.sum() == 50
+
+
+def test_a_resnet_by_torchvision(data):
+    resnet = import_torchvision().models.resnet18(num_classes=5)
+    form = SampleForm("scans", "image", (3, 16, 16), tuple("abcde"))
+    model = models.with_head(resnet, form)
+    assert model.output.in_features == 512 and model.output.out_features == 5
+    assert models.head_prefixes(model) == ("output.",)
+
+
+@pytest.mark.parametrize(
+    "make, how, words",
+    [
+        (lambda: FromElsewhere(nn.LogSoftmax(1)), {}, "something comes after 'fc'"),
+        (FromElsewhere, {"name": "conv"}, "something comes after 'conv'"),
+        (FromElsewhere, {"name": "head"}, "name must be a layer of FromElsewhere, such as 'fc'"),
+        (lambda: nn.Sequential(nn.Flatten()), {}, "it has no linear layer"),
+    ],
+    ids=["softmax", "another layer", "no layer", "nothing linear"],
+)
+def test_what_is_no_head_is_refused(data, make, how, words):
+    with pytest.raises(ValueError, match=words):
+        models.with_head(make(), data, **how)
 
 
 # ---- buffers

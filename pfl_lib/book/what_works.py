@@ -124,19 +124,20 @@ def what_works(names=None, kinds=None):
     >>> what_works(["fedavg"], ["LoRA"])
     {'fedavg': {'LoRA': ''}}
     """
+    feds = {kind: federation(kind) for kind in kinds or KINDS}
     return {
-        name: {kind: _tried(name, kind) for kind in kinds or KINDS}
+        name: {kind: _tried(name, fed) for kind, fed in feds.items()}
         for name in names or methods.names()
     }
 
 
-def _tried(name, kind):
+def _tried(name, fed):
     kind_of_method = methods.BY_NAME[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             method = kind_of_method(**kind_of_method.needs)
-            history = pfl_lib.run(method, federation(kind), 1, progress=False)
+            history = pfl_lib.run(method, fed, 1, progress=False)
         except (ValueError, TypeError) as error:
             return str(error)
     finite = all(bool(torch.isfinite(t).all()) for t in history.state.values())

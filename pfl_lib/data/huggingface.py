@@ -16,7 +16,7 @@ def from_huggingface(
     client: str | None = None,
     *,
     columns: Sequence[str] = (),
-    **how: Any,
+    **options: Any,
 ) -> Dataset:
     """A :class:`Dataset` from a ``datasets.Dataset``, or a ``DatasetDict`` with "train" and "test".
 
@@ -38,9 +38,9 @@ def from_huggingface(
     >>> data.n_train, data.shape, data.columns["ward"].names
     (6, (2,), ('0', '1'))
     """
-    parts, how = _parts(table, how)
+    parts, options = _parts(table, options)
     inputs = [x] if isinstance(x, str) else _names("x", x)
-    group = how.get("group")
+    group = options.get("group")
     named = (client, group if isinstance(group, str) else None)
     kept = dict.fromkeys([*_names("columns", columns), *(n for n in named if n is not None)])
     for name in (*inputs, y, *kept):
@@ -68,7 +68,7 @@ def from_huggingface(
         read(y),
         client,
         columns={name: read(name) for name in kept},
-        **{"classes": names, "name": "huggingface", **how},
+        **{"classes": names, "name": "huggingface", **options},
     )
 
 
@@ -78,15 +78,15 @@ def _names(argument, value):
     return list(value)
 
 
-def _parts(table, how):
-    """The parts of a table, and how they are split where there are two."""
+def _parts(table, options):
+    """The parts of a table, and the options with their split where there are two."""
     if isinstance(table, Mapping):
         if not {"train", "test"} <= set(table):
             raise ValueError(
                 "table must have the parts 'train' and 'test', or be one of its parts; it has "
                 f"{', '.join(map(repr, table))}"
             )
-        if "test" in how or "split" in how:
+        if "test" in options or "split" in options:
             raise ValueError(
                 "test and split must not be given where table has parts 'train' and 'test' already"
             )
@@ -101,5 +101,5 @@ def _parts(table, how):
             )
     if len(parts) == 2:
         sizes = [len(part) for part in parts]
-        how = {**how, "test": np.repeat([False, True], sizes)}
-    return parts, how
+        options = {**options, "test": np.repeat([False, True], sizes)}
+    return parts, options

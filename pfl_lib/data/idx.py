@@ -48,8 +48,8 @@ def read_idx(path, axes):
             raise
         raise ValueError(f"{path}: damaged ({error})") from error
     if len(body) != declared:
-        how = "more" if len(body) > declared else f"only {len(body):,}"
-        raise ValueError(f"{path}: declares {declared:,} bytes but has {how}")
+        size = "more" if len(body) > declared else f"only {len(body):,}"
+        raise ValueError(f"{path}: declares {declared:,} bytes but has {size}")
     digest = hashlib.md5(head + body, usedforsecurity=False).hexdigest()
     return np.frombuffer(body, dtype=np.uint8).reshape(shape), digest
 

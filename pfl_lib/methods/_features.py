@@ -68,8 +68,9 @@ def linear_head(method, fed):
     if found is None or found[1] * (found[2] + 1) == fed.d:
         raise ValueError(
             f"{method.label} needs a model with a body and a head that is one linear layer with a "
-            f"bias; {fed.model_name!r} has none. Give your module a method `features(x)` with some "
-            "layers, and let its part `head` be an nn.Linear on top of them"
+            f"bias; {fed.model_name!r} has none. pfl_lib.models.with_head makes one of any module "
+            "that ends in an nn.Linear; or give yours a method `features(x)`, and a part `head` on "
+            "top of it"
         )
     return Head(*found)
 

@@ -33,12 +33,18 @@ def split_model(x, W, private):
 
 def refuse_unless_split(method, fed):
     """A ValueError where the model has no body, or no head."""
-    if fed.head_mask.all() or not fed.head_mask.any():
-        raise ValueError(
-            f"{method.label} needs a model with a body and a head; in {fed.model_name!r} "
-            f"{int(fed.head_mask.sum())} of {fed.d} parameters belong to its head. Name the "
-            "last layer of your own module `head`, with other layers before it"
-        )
+    head = int(fed.head_mask.sum())
+    if 0 < head < fed.d:
+        return
+    what = (
+        "Nothing but its head is trained, so there is no body to share"
+        if head
+        else "Name the last layer of your own module `head`, or let pfl_lib.models.with_head do it"
+    )
+    raise ValueError(
+        f"{method.label} needs a model with a body and a head; in {fed.model_name!r} "
+        f"{head} of {fed.d} parameters belong to its head. {what}"
+    )
 
 
 @dataclass(frozen=True)

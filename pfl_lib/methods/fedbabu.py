@@ -63,8 +63,8 @@ class FedBABU(GlobalModel):
     def personal(self, state, fed):
         x, who = state.x.expand(fed.m, -1), fed.everyone
         masks = {"head": fed.head_mask, "body": ~fed.head_mask, "all": None}
-        how = {"epochs": self.ft_epochs, "steps": self.ft_steps, "mask": masks[self.part]}
-        return train(fed, x, who, tag="fine-tune", uploaded=False, **how)
+        options = {"epochs": self.ft_epochs, "steps": self.ft_steps, "mask": masks[self.part]}
+        return train(fed, x, who, tag="fine-tune", uploaded=False, **options)
 
     def extra_models(self, state, fed):
         return {"global": state.x.expand(fed.m, -1)}

@@ -24,9 +24,9 @@ NEVER = -1e9  # the logit of a class whose mean nobody has sent
 def fedproto_pull(means, common, lam, known=None):
     """(λ/D)·Σ_c ‖C_ic − C̄_c‖²: a client's class means are held at the common ones.
 
-    FedProto (Tan et al. 2022), which leaves the distance open; the mean square over the D features
-    is that of the authors' public code. ``known`` marks the classes that count: those the client
-    has, and for which a mean was sent.
+    FedProto (Tan et al. 2022, Eq. 8). For its distance the paper uses "L2" and allows others; the
+    mean square over the D features is that of the authors' public code. ``known`` marks the
+    classes that count: those the client has, and for which a mean was sent.
 
     Equation label: eq-fedproto-pull
 

@@ -121,6 +121,7 @@ class LabelPrior(GlobalModel):
             raise ValueError(
                 f"{self.label} adds label frequencies to the bias of the last layer, and "
                 f"{fed.model_name} has no bias that is added to its logits: give the last layer "
-                "one (nn.Linear(..., bias=True)), and name that layer as the module's head"
+                "one (nn.Linear(..., bias=True)), and say that it is the head "
+                "(pfl_lib.models.with_head)"
             )
         return found

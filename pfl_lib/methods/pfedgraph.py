@@ -135,10 +135,10 @@ class PFedGraph(Algorithm):
     def local(self, state, received, fed, who):
         return received.set(w=self.turned(received, fed, who))
 
-    def turned(self, received, fed, who, **how):
+    def turned(self, received, fed, who, **options):
         """The clients' models, trained while they are turned towards those heard."""
         rows = {"w": received.w, "direction": received.direction}
-        work = Work(rows, "pfedgraph", numbers={"lam": self.lam}, **how)
+        work = Work(rows, "pfedgraph", numbers={"lam": self.lam}, **options)
         return fed.perform(work, who)["w"]
 
     def upload(self, state, done, fed, who):

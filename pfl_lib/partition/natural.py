@@ -64,7 +64,7 @@ def natural(
         generator = keyed_generator(seed, "natural", "clients")
         drawn = torch.randperm(len(kept), generator=generator)[:clients]
         kept = [kept[i] for i in drawn.sort().values.tolist()]
-    how = "the data set's own split" if test_share is None else f"{test_share:.0%} for testing"
+    tested = "the data set's own split" if test_share is None else f"{test_share:.0%} for testing"
     return Partition(
         name="natural",
         train=[cut[c][0] for c in kept],
@@ -73,7 +73,7 @@ def natural(
         seed=seed,
         ids=[data.columns[by].names[c] for c in kept],
         source=data.identity(),
-        about=f"{data.name} by {by}, {len(kept):,} of {len(rows):,}, {how}",
+        about=f"{data.name} by {by}, {len(kept):,} of {len(rows):,}, {tested}",
     )
 
 

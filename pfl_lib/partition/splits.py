@@ -193,14 +193,14 @@ def dirichlet(data, clients, a, form="fedacs", min_size=10, tries=100, seed=0):
         train, test = _three_quarters(train)
     else:
         test, _ = deal(data.y_test, data.n_train, counts["test"], seed, "dirichlet", "test")
-    how = "both parts merged, then 75/25" if form == "fedala" else "training and test part alike"
+    split = "both parts merged, then 75/25" if form == "fedala" else "training and test part alike"
     return Partition(
         name="dirichlet",
         train=train,
         test=test,
         seed=seed,
         source=data.identity(),
-        about=f"{data.name} by class proportions from Dirichlet({a:g}), {how}",
+        about=f"{data.name} by class proportions from Dirichlet({a:g}), {split}",
     )
 
 

@@ -6,6 +6,7 @@ state must act, and which rows are a client's own.
 
 import math
 from dataclasses import fields, replace
+from functools import cache
 from typing import NamedTuple
 
 import pytest
@@ -153,14 +154,26 @@ def test_engines_agree_on_late_clients_with_a_model_of_one_layer(data, uneven, n
 BORROWED = ("separate", "fedavg", "fedbn", "fedavg-local-stats")  # here; see test_fedbn.py
 
 
+@pytest.fixture(scope="module")
+def neighbours(data, unequal):
+    """What Separate and FedAvg have after some rounds."""
+    fed = small_federation(data, unequal)
+
+    @cache
+    def after(count):
+        both = algorithm("separate"), algorithm("fedavg")
+        return [method.personal(go(method, fed, count), fed) for method in both]
+
+    return after
+
+
 @pytest.mark.parametrize("name", [name for name in CASES if name not in BORROWED])
-def test_is_neither_separate_nor_fedavg(data, unequal, name):
+def test_is_neither_separate_nor_fedavg(data, unequal, neighbours, name):
     fed, method = small_federation(data, unequal), build(name)
     count = 4 if method.family == "late clients" else 3
     mine = method.personal(go(method, fed, count), fed)
     assert mine.shape == (fed.m, fed.d) and torch.isfinite(mine).all()
-    for other in (algorithm("separate"), algorithm("fedavg")):
-        theirs = other.personal(go(other, fed, count), fed)
+    for theirs in neighbours(count):
         assert (mine - theirs).norm(dim=1).min() > 1e-3
     own_models = method.name != "scaffold" and method_of(method).private != "nothing"
     assert bool((mine[0] - mine[1:]).norm(dim=1).min() > 1e-4) == (own_models or CASES[name].ala)
@@ -179,12 +192,13 @@ def test_every_part_of_the_state_acts(data, unequal, name):
     def after(state):
         return method.personal(method.round(state, fed.at(1), fed.everyone), fed.at(1))
 
+    unmoved = after(state)
     for part in CASES[name].acts:
         shift = 0.1 * torch.randn(
             state[part].shape, generator=torch.Generator().manual_seed(0), dtype=fed.dtype
         )
         moved = after(state.set(**{part: state[part] + shift}))
-        assert (moved - after(state)).norm(dim=1).min() > 1e-4, part
+        assert (moved - unmoved).norm(dim=1).min() > 1e-4, part
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if build(name).partial])
@@ -206,28 +220,26 @@ def test_private_state_is_the_clients_own(data, unequal, name):
 
 @every_case
 def test_stopped_and_resumed_to_the_last_bit(data, unequal, name, tmp_path):
+    """By way of checkpoints, with the states in memory, or on the disk, or now here, now there.
+
+    Late clients come three rounds later, and both halves of the run must see some.
+    """
     fed, method = small_federation(data, unequal), build(name)
     options = {"participation": 0.6 if method.partial else 1.0, "progress": False}
-    straight = run(method, fed, 4, **options)
-    run(method, fed, 2, checkpoint=tmp_path, **options)
-    resumed = run(method, fed, 4, checkpoint=tmp_path, **options)
-    assert resumed.accuracy == straight.accuracy and resumed.sent == straight.sent
-    assert all(torch.equal(resumed.state[n], straight.state[n]) for n in straight.state)
+    rounds = 4 if method.family == "late clients" else 3
+    straight = run(method, fed, rounds, **options)
     assert straight.tested == method.tested and 0 < straight.last <= 1
 
+    def go_on(rounds, **where):
+        return run(method, fed, rounds, checkpoint=tmp_path / "kept", **where, **options)
 
-@every_case
-def test_states_on_the_disk_are_the_same_to_the_last_bit(data, unequal, name, tmp_path):
-    """Rounds 1 and 2 on the disk, 3 in memory, 4 on the disk, by way of checkpoints."""
-    fed, method = small_federation(data, unequal), build(name)
-    options = {"participation": 0.6 if method.partial else 1.0, "progress": False}
-    straight = run(method, fed, 4, **options)
-    for rounds, folder in ((2, tmp_path / "rows"), (3, None), (4, tmp_path / "rows")):
-        other = run(
-            method, fed, rounds, checkpoint=tmp_path / "kept", state_folder=folder, **options
-        )
-    assert other.accuracy == straight.accuracy
-    assert all(torch.equal(other.state[n], straight.state[n]) for n in straight.state)
+    go_on(rounds - 2)
+    go_on(rounds - 1, state_folder=tmp_path / "rows")
+    resumed = go_on(rounds)
+    on_disk = run(method, fed, rounds, state_folder=tmp_path / "rows", **options)
+    for other in (resumed, on_disk):
+        assert other.accuracy == straight.accuracy and other.sent == straight.sent
+        assert all(torch.equal(other.state[n], straight.state[n]) for n in straight.state)
     assert not list((tmp_path / "rows").glob("*"))  # nothing is left behind
 
 

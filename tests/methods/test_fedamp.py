@@ -489,8 +489,9 @@ def inside_share(xi, groups):
 @pytest.mark.parametrize("sigma", [1.0, "median"])
 def test_fedamp_finds_the_groups_and_beats_separate(data, groups, sigma):
     fed = federation(data, groups)
-    attentive = run(algorithm("fedamp", sigma=sigma, self_weight=0.2), fed, 8, progress=False)
-    separate = run(algorithm("separate"), fed, 8, progress=False)
+    once = {"evaluate_every": 8, "progress": False}
+    attentive = run(algorithm("fedamp", sigma=sigma, self_weight=0.2), fed, 8, **once)
+    separate = run(algorithm("separate"), fed, 8, **once)
     assert inside_share(attentive.state.xi, groups.groups) > 0.9  # chance is 4/24
     assert attentive.last > separate.last + 0.01
     assert not torch.allclose(attentive.state.w, separate.state.w, atol=1e-3)

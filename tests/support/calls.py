@@ -451,6 +451,11 @@ TABLE = {
             "seed": FROM_ZERO,
         },
     ),
+    "models.with_head": Row(
+        models.with_head,
+        {"module": lambda: models.mlp(64, 10), "data": digits},
+        {"module": ("mlp", None, 3), "data": TYPE, "name": ("unknown", 3, "", "hidden.0")},
+    ),
     "models.build": Row(
         models.build, {"model": "mlp", "data": digits},
         {"model": ("mlpp", None, 3), "data": TYPE, "seed": ("a", -1, 0.5)},
