@@ -2,7 +2,7 @@
 
 from pfl_lib import _check
 from pfl_lib._show import Shown
-from pfl_lib.book.experiments.results import SCALES, Results, queued, stored
+from pfl_lib.book.experiments.results import SCALES, Results, names, queued, stored
 
 HEAD = ("scale", "took", "rounds", "seeds", "measured", "on")
 NOT_YET = ("not run yet", "", "", "", "")
@@ -15,14 +15,14 @@ def opening(experiment, show=Results.grid):
     ``show`` is called with the results of every stored scale; what it returns is displayed.  Of
     an experiment that waits in the queue of long runs the expected time is shown.
 
-    >>> list(opening("fedacs_p", show=lambda kept: None))  # doctest: +ELLIPSIS
+    >>> list(opening("own_leap", show=lambda kept: None))  # doctest: +ELLIPSIS
     scale   took ...
     ['laptop']
     """
     from IPython.display import display
 
     waits = queued()
-    _check.one_of("experiment", experiment, {name for name, _ in stored()} | {*waits})
+    _check.one_of("experiment", experiment, names() | {*waits})
     found = stored(experiment)
     display(durations(found, waits.get(experiment, {})))
     for kept in found.values():
@@ -30,6 +30,31 @@ def opening(experiment, show=Results.grid):
         if shown is not None:
             display(shown)
     return found
+
+
+def largest(found, methods, cases=None):
+    """The stored runs of the largest scale at which all these methods were run.
+
+    The long runs come in one by one, so a page that puts several methods beside each other takes
+    the paper's scale only once they are all there.  Of that scale, the cases that hold them all are
+    kept; where ``cases`` are named, it must be all of these.
+
+    >>> runs = [{"method": m, "case": c} for m, c in (("A", "x"), ("B", "x"), ("A", "y"))]
+    >>> record = {"cases": [{"case": "x"}, {"case": "y"}], "runs": runs}
+    >>> kept = largest({"laptop": Results(record)}, ["A", "B"])
+    >>> kept.cases, len(kept.record["runs"])
+    (['x'], 2)
+    """
+    for scale in reversed(SCALES):
+        kept = found.get(scale)
+        whole = [c for c in kept.cases if all(kept.of(m, c) for m in methods)] if kept else []
+        if whole and {*(cases or ())} <= {*whole}:
+            record = kept.record | {
+                "cases": [entry for entry in kept.record["cases"] if entry["case"] in whole],
+                "runs": [run for run in kept.record["runs"] if run["case"] in whole],
+            }
+            return Results(record)
+    raise ValueError(f"methods must have been run at one scale at least, got {list(methods)}")
 
 
 def durations(found, waits=None):
