@@ -6,6 +6,12 @@ from pfl_lib.book.experiments.results import SCALES, Results, names, queued, sto
 
 HEAD = ("scale", "took", "rounds", "seeds", "measured", "on")
 NOT_YET = ("not run yet", "", "", "", "")
+RESTARTS = "pFedMe was run with θ restarting at w on every batch; its original goes on from θ."
+THRESHOLD = (
+    "FedALA's first stage was run with the threshold 0.1 of its authors' module; their read-me "
+    "says 0.01 for the paper's runs, which makes that stage about twice as long."
+)
+HORIZON = "FedPHP was run with a horizon of {} rounds; its authors' would be {} here."
 SMOKE = ("the run at the end of this page", "", "", "", "")
 
 
@@ -25,11 +31,35 @@ def opening(experiment, show=Results.grid):
     _check.one_of("experiment", experiment, names() | {*waits})
     found = stored(experiment)
     display(durations(found, waits.get(experiment, {})))
-    for kept in found.values():
+    for scale, kept in found.items():
         shown = show(kept)
         if shown is not None:
             display(shown)
+        for words in older(kept):
+            print(f"{scale}: {words}")
     return found
+
+
+def older(kept):
+    """Where stored rows had settings that a run of today would no longer have, in words.
+
+    >>> runs = [{"method": "pFedMe", "settings": {"pfedme.restart": True}, "rounds": [5]}]
+    >>> older(Results({"experiment": "mine", "runs": runs}))
+    ['pFedMe was run with θ restarting at w on every batch; its original goes on from θ.']
+    """
+    told: dict[str, None] = {}
+    alike = kept.record["experiment"].startswith("fedala")  # to be run with that paper's settings
+    for run in kept.record["runs"]:
+        had = run["settings"]
+        if had.get("pfedme.restart"):
+            told[RESTARTS] = None
+        if alike and had.get("fedala.tol") == 0.1:
+            told[THRESHOLD] = None
+        expected = had.get("fedphp.expected")
+        joined = max(1, round(had.get("participation", 1.0) * run["rounds"][-1]))
+        if alike and expected not in (None, joined):
+            told[HORIZON.format(expected, joined)] = None
+    return list(told)
 
 
 def largest(found, methods, cases=None):
