@@ -9,6 +9,7 @@ import pytest
 import pfl_lib
 from pfl_lib import Federation, algorithm, partition
 from pfl_lib.book.experiments import Case, Results, canary, measure, overview, pick, stored
+from pfl_lib.book.experiments.pages import older
 from pfl_lib.methods import with_ala
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -177,6 +178,24 @@ def test_runs_of_another_day_are_taken_from_the_stored_result(tmp_path, monkeypa
     assert [key[1] for key in histories] == ["<FedAvg>"]  # the other was not run
     longer, _ = measure("trial", "paper", case(3), only=["<FedAvg>"], **how)
     assert longer.methods == ["<FedAvg>"]  # what is stored is of two rounds
+
+
+def test_runs_from_a_time_before_a_hyper_parameter_keep_their_canaries(tmp_path, monkeypatch):
+    (tmp_path / "_toc.yml").touch()
+    monkeypatch.chdir(tmp_path)
+    how = {"folder": None, "progress": False}
+    methods = {"Ditto": algorithm("ditto"), "Separate": algorithm("separate")}
+    table = Case(federation, methods, 1)
+    record = measure("trial", "paper", table, **how)[0].record
+    for run in record["runs"]:
+        run["settings"].pop("ditto.lam", None)
+    for entry in record["canary"]:
+        entry["hyper"].pop("lam", None)
+    Results(record).save()
+    both, _ = measure("trial", "paper", table, only=["Separate"], **how)
+    kept = [{key: entry[key] for key in canary.DECIDES} for entry in both.record["canary"]]
+    assert both.methods == ["Ditto", "Separate"] and len(kept) == 2
+    assert all(canary.canary_setting(run["settings"]) in kept for run in both.record["runs"])
 
 
 # ------------------------------------------------------------------------- is it still the same?
@@ -395,3 +414,17 @@ def test_a_method_may_have_local_settings_of_its_own_and_be_run_for_one_case():
     assert [(r["case"], r["method"]) for r in some.record["runs"]] == [("b", "FedAvg")]
     with pytest.raises(ValueError, match="only must be one of"):
         measure("mine", "smoke", {"a": case}, only=[("b", "FedAvg")], **how)
+
+
+def test_rows_with_older_settings_are_told():
+    def told(**settings):
+        run = {"method": "m", "case": "", "seed": 0, "settings": settings, "rounds": [5, 50]}
+        return older(Results({"experiment": "fedala_x", "runs": [run]}))
+
+    assert told(**{"fedala.tol": 0.01, "fedphp.expected": 50, "pfedme.restart": False}) == []
+    assert "threshold 0.1" in told(**{"fedala.tol": 0.1})[0]
+    assert (
+        "a horizon of 100 rounds; its authors' would be 25"
+        in (told(**{"fedphp.expected": 100, "participation": 0.5})[0])
+    )
+    assert "restarting" in told(**{"pfedme.restart": True})[0]

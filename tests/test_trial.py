@@ -62,7 +62,8 @@ def test_a_run_that_diverged_is_done(place, tmp_path):
 
 def test_the_command_names_cases_and_methods(place):
     (job,) = jobs()
-    assert job.command()[-2:] == ["own_leap", "SCALE=paper"], "it cannot run parts of its table"
+    whole = replace(job, experiment="fedala_s_p")
+    assert whole.command()[-2:] == ["fedala_s_p", "SCALE=paper"], "it cannot run parts of its table"
     grouped = replace(job, experiment="fedamp_grouped", parameters={"DATA": "mnist"})
     assert grouped.command()[-3:] == ["SCALE=paper", "METHODS=LGA", "DATA=mnist"]
 

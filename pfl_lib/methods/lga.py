@@ -12,7 +12,7 @@ import torch
 
 from pfl_lib import _check
 from pfl_lib.methods._asynchronous import LateAverage
-from pfl_lib.methods._hyper import choice
+from pfl_lib.methods._hyper import choice, non_negative
 from pfl_lib.methods._stages import parts, spread
 from pfl_lib.methods._tensors import checked, same_shape
 
@@ -85,12 +85,14 @@ def leap(
     lr=None,
     local_steps=None,
     stages=None,
+    scale=1.0,
 ):
-    """ŵ = base + Δ + leap term: the straggler's model, predicted for the round it arrives in.
+    """ŵ = base + Δ + λ · leap term: the straggler's model, predicted for the round it arrives in.
 
     PLGA Eq. (11) with base "now" (w_now; the default), Eq. (10) with base "pull" (w_pull, which
     stays stale). For ``rule``, ``lr`` and ``local_steps`` see ``leap_term``. One round late
-    (w_now = w_next) the printed leap is zero and ŵ = w_next + Δ.
+    (w_now = w_next) the printed leap is zero and ŵ = w_next + Δ. ``scale`` is λ, printed as 1;
+    delay compensation, where the leap comes from, tunes it.
 
     Equation label: eq-lga-leap
 
@@ -100,7 +102,8 @@ def leap(
     """
     _check.one_of("base", base, BASES)
     term = leap_term(w_pull, w_next, w_now, w_local, rule, lr, local_steps, stages)
-    return (w_now if base == "now" else w_pull) + (w_local - w_pull) + term
+    scale = _check.non_negative("scale", scale)
+    return (w_now if base == "now" else w_pull) + (w_local - w_pull) + scale * term
 
 
 def _cosine(a, b):
@@ -118,7 +121,7 @@ class LGA(LateAverage):
 
     ``base``: "now" adds the client's move to the present global model (Eq. 11), "pull" to the one
     it pulled (Eq. 10).  ``rule`` is the leap term: "printed", "delay_compensated" (sign, scale and
-    base point of the expansion it stands for; SGD only), or "none".
+    base point of the expansion it stands for; SGD only), or "none".  ``leap_scale`` multiplies it.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("lga")
@@ -130,6 +133,7 @@ class LGA(LateAverage):
     weighting: str = choice("equal", ("sizes", "equal"))
     base: str = choice("now", BASES)
     rule: str = choice("printed", RULES)
+    leap_scale: float = non_negative(1.0)
     name, label = "lga", "LGA"
     order = 4
     place = (1, 0, 1)
@@ -169,9 +173,8 @@ class LGA(LateAverage):
         """The models of ``here``, predicted for the round whose global model is ``w_now``."""
         w_pull, w_local = state.pull[here], state.w[here]
         w_now, lr, steps = w_now.expand_as(w_local), fed.settings.lr, self.steps(fed, here)
-        return leap(
-            w_pull, w_next, w_now, w_local, self.base, self.rule, lr, steps, self.parts(fed)
-        )
+        how = self.base, self.rule, lr, steps, self.parts(fed), self.leap_scale
+        return leap(w_pull, w_next, w_now, w_local, *how)
 
     def steps(self, fed, here):
         """E: how many SGD steps each of the clients ``here`` made, as a column."""

@@ -32,13 +32,31 @@ def test_personal_models_beat_the_global_ones_of_the_same_methods(case):
         assert FOUND.mean(method, "last", case) > FOUND.mean(method, "global", case)
 
 
+OTHERS = ("Separate", "FedAvg", "Ditto", "Per-FedAvg")
+
+
 @pytest.mark.parametrize("case", FOUND.cases)
-def test_fedacs_is_ahead_of_all_four_others(case):
-    assert first(percent(FOUND, case)) == "FedACS"
+def test_fedacs_is_ahead_of_the_tables_three_and_of_fedavg(case):
+    here = percent(FOUND, case)
+    assert here["FedACS"] > max(here[m] for m in OTHERS)
+
+
+@pytest.mark.parametrize("case", FOUND.cases)
+def test_fine_tuning_and_the_label_prior_are_ahead_of_fedacs_with_every_seed(case):
+    assert min(gains(FOUND, "FedAvg-FT", "FedACS", case)) > 0
+    assert first(percent(FOUND, case)) == "Label prior"
+
+
+def test_how_far_the_label_prior_is_ahead_of_fedacs():
+    fashion, cifar = (min(gains(FOUND, "Label prior", "FedACS", c)) for c in ("FMNIST", "CIFAR10"))
+    mean = percent(FOUND, "FMNIST")
+    assert fashion > 2.5 and 3.4 < mean["Label prior"] - mean["FedACS"] < 4
+    assert percent(FOUND, "CIFAR10")["Label prior"] - percent(FOUND, "CIFAR10")["FedACS"] > 9
+    assert cifar > 8
 
 
 def test_on_fashion_mnist_fedacs_is_ahead_with_every_seed():
-    for rival in ("Separate", "FedAvg", "Ditto", "Per-FedAvg"):
+    for rival in OTHERS:
         assert min(gains(FOUND, "FedACS", rival, "FMNIST")) > 0
 
 

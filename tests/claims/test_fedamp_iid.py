@@ -47,3 +47,9 @@ def test_a_hundred_samples_of_mnist_give_less_than_80_percent():
 @pytest.mark.parametrize("case", ["EMNIST", "CIFAR100"])
 def test_apfl_is_low_on_emnist_and_cifar100(case):
     assert BEST[case]["APFL"] < BEST[case]["Separate"]
+
+
+@CASES
+def test_even_the_label_prior_costs_where_all_are_alike(case):
+    cost = BEST[case]["FedAvg"] - BEST[case]["Label prior"]
+    assert 1 < cost < 1.5 if case == "CIFAR100" else 2 < cost < 7

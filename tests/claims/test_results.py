@@ -7,7 +7,8 @@ RESULTS = stored()
 
 
 def test_blue_is_rare():
-    rows = [row for _, rows in matrix(RESULTS).blocks.values() for row in rows]
+    laptop = {key: kept for key, kept in RESULTS.items() if key[1] == "laptop"}
+    rows = [row for _, rows in matrix(laptop).blocks.values() for row in rows]
     share = {}
     for both in (True, False):
         cells = [c for row in rows if row.both == both for c in row.cells.values()]

@@ -69,6 +69,22 @@ def test_eq_lga_leap_delay_compensated():
     )
 
 
+def test_the_leap_can_be_scaled():
+    four = torch.randn(4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    none, printed, threefold = (f.leap(*four, scale=scale) for scale in (0.0, 1.0, 3.0))
+    assert torch.equal(none, f.leap(*four, rule="none"))
+    assert torch.allclose(threefold - none, 3 * (printed - none))
+    with pytest.raises(ValueError, match="scale"):
+        f.leap(*four, scale=-1.0)
+
+
+def test_a_larger_leap_moves_the_server():
+    x = {scale: arrived(leap_scale=scale).x for scale in (0.0, 1.0, 5.0)}
+    assert torch.equal(x[0.0], arrived(rule="none").x)
+    assert torch.allclose(x[5.0] - x[0.0], 5 * (x[1.0] - x[0.0]))
+    assert not torch.equal(x[1.0], x[0.0])
+
+
 @quick
 @given(vectors(3))
 def test_similarity_ranges(drawn):

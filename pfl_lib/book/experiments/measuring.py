@@ -17,7 +17,7 @@ import torch
 
 from pfl_lib import _check, checkpoints
 from pfl_lib._version import __version__
-from pfl_lib.book.experiments.canary import canary, canary_setting
+from pfl_lib.book.experiments.canary import DECIDES, canary, canary_setting
 from pfl_lib.book.experiments.results import Results, home, stored
 from pfl_lib.callbacks import Callback
 from pfl_lib.history import History
@@ -25,6 +25,7 @@ from pfl_lib.methods.base import State
 from pfl_lib.rounds import run
 
 DIVERGED = "diverged"
+YOUNGER = ("module",)  # in the settings of a run since results are stored
 SMALL = 200_000  # numbers: larger tensors of a finished run's state (the models) are dropped
 
 
@@ -163,6 +164,7 @@ def measure(
                 diverged.append(_end_of(label, shown, seed, kept, more[DIVERGED]))
             else:
                 runs.append(_run_record(label, shown, seed, kept, numbers))
+    canaries = _canaries_of(before) | canaries
     measured = {_digest(canary_setting(run["settings"])) for run in [*runs, *diverged]}
     record = {
         "experiment": name,
@@ -198,6 +200,12 @@ def _by_label(cases):
     return cases
 
 
+def _canaries_of(before):
+    """The canaries of a stored result, for the runs that are taken from there."""
+    entries = before.record["canary"] if before else ()
+    return {_digest({key: entry[key] for key in DECIDES}): entry for entry in entries}
+
+
 def _held(where, begins, before, label, seed):
     """Whether anything may be kept of a run: a checkpoint, or something of its case and seed."""
     if where and any(path.name.startswith(begins) for path in where.glob("*")):
@@ -221,8 +229,10 @@ def _from_result(before, part, labels, case_label, seed, method, fed, case):
         return []
     ours = {f"{method.name}.{key}": value for key, value in method.settings().items()}
     ours = json.loads(json.dumps(fed.describe() | ours | {"algorithm": method.name}))
-    # a hyper-parameter that is younger than the result had, as its canary says, its default
+    # a hyper-parameter that is younger than the result had, as its canary says, its default; what
+    # else is younger was not written down
     defaults = {f"{method.name}.{f.name}": f.default for f in fields(method)}
+    defaults |= {key: ours[key] for key in YOUNGER if key in ours}
     return [
         run
         for label in labels

@@ -9,6 +9,18 @@ from pfl_lib.book.papers import settings
 from pfl_lib.methods import BY_NAME, FedALA, algorithm
 
 
+def yardsticks():
+    """What every table should hold beside Separate, since it costs nothing to think of.
+
+    FedAvg's model after one more local phase at home, and FedAvg's model that is told how often
+    each client meets each class.
+
+    >>> list(yardsticks())
+    ['FedAvg-FT', 'Label prior']
+    """
+    return {m.label: m for m in (algorithm("fedavg-ft"), algorithm("label-prior"))}
+
+
 def fedamp_nine(data, partition):
     """The nine methods of FedAMP's Tables 1 to 3, by their labels there.
 
@@ -36,16 +48,18 @@ def fedamp_nine(data, partition):
 
 
 def fedamp_few(data, scale):
-    """Six methods for questions about FedAMP in groups: the printed widths of a data set, and ours.
+    """Methods for questions about FedAMP in groups: the printed widths of a data set, and ours.
 
-    The self-weight is the printed one at the paper's scale and 1/4 below, where groups are smaller.
+    With them the rivals of the paper's first version (Figures 2 to 9), and the label prior.  The
+    self-weight is the printed one at the paper's scale and 1/4 below, where groups are smaller.
 
     >>> fedamp_few("mnist", "laptop")["HeurFedAMP"].self_weight
     0.25
     """
     nine = fedamp_nine(data, "grouped")
     own = nine["FedAMP"].self_weight if scale == "paper" else 0.25
-    few = {label: nine[label] for label in ("Separate", "FedAvg", "FedAvg-FT")}
+    rivals = ("Separate", "FedAvg", "FedAvg-FT", "FedProx", "SCAFFOLD", "APFL")
+    few = {label: nine[label] for label in rivals} | {"Label prior": algorithm("label-prior")}
     for label in ("FedAMP", "HeurFedAMP"):
         few[label] = replace(nine[label], self_weight=own)
     return few | {"FedAMP, median σ": algorithm("fedamp", sigma="median", self_weight=own)}
@@ -121,9 +135,11 @@ def spfl_clients(data, iid=False, samples=None, clients=10, classes=None, seed=0
 
 
 def plga_methods(local_steps=20, stragglers="spfl"):
-    """The methods of the SPFL paper's Table 2, and Separate and FedAvg with nobody late.
+    """The methods of the SPFL paper's Table 2, Separate and FedAvg with nobody late, and FedBuff.
 
-    Per-FedAvg is, as there, a synchronous reference; it and Separate count epochs.
+    Per-FedAvg is, as there, a synchronous reference; it and Separate count epochs.  FedBuff adds
+    late updates to the present model, as Eq. (11) does, without a leap; its step comes with every
+    five updates (our choice), as many as arrive on time.
 
     >>> plga_methods()["FedAvg"].stragglers
     0
@@ -137,6 +153,7 @@ def plga_methods(local_steps=20, stragglers="spfl"):
         "FedAvg (Async)": algorithm("fedavg-async", **late),
         "FedAvg (Sync)": algorithm("fedavg-sync", **late),
         "FedAsync": algorithm("fedasync", **late),
+        "FedBuff": algorithm("fedbuff", buffer=5, **late),
         "LGA": algorithm("lga", **late),
         "PLGA": algorithm("plga", **late),
     }

@@ -72,12 +72,17 @@ def _came_back(name, scale, found):
 
 
 def carries(name, scale, found):
-    """What a result may be held against: the paper only where its network and clients are."""
+    """What a result may be held against: the paper only where its network and clients are.
+
+    Cases for which the paper prints nothing are not asked, unless all are such."""
     first = name.split("_")[0]
     paper = HOME.get(first, first)
     if not found.record["source"] or paper not in papers.PAPERS:
         return "a question of our own"
-    networks = {_network(paper, r["settings"]) for r in found.record["runs"]}
+    runs = found.record["runs"]
+    printed = {entry["case"] for entry in found.record["cases"] if entry["paper"]}
+    asked = [run for run in runs if run["case"] in printed] or runs
+    networks = {_network(paper, run["settings"]) for run in asked}
     if "not printed" in networks:
         return "the paper prints no setting: order only"
     if scale == "paper" and networks == {"theirs"}:

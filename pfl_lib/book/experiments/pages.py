@@ -2,10 +2,16 @@
 
 from pfl_lib import _check
 from pfl_lib._show import Shown
-from pfl_lib.book.experiments.results import SCALES, Results, queued, stored
+from pfl_lib.book.experiments.results import SCALES, Results, names, queued, stored
 
 HEAD = ("scale", "took", "rounds", "seeds", "measured", "on")
 NOT_YET = ("not run yet", "", "", "", "")
+RESTARTS = "pFedMe was run with θ restarting at w on every batch; its original goes on from θ."
+THRESHOLD = (
+    "FedALA's first stage was run with the threshold 0.1 of its authors' module; their read-me "
+    "says 0.01 for the paper's runs, which makes that stage about twice as long."
+)
+HORIZON = "FedPHP was run with a horizon of {} rounds; its authors' would be {} here."
 SMOKE = ("the run at the end of this page", "", "", "", "")
 
 
@@ -15,21 +21,70 @@ def opening(experiment, show=Results.grid):
     ``show`` is called with the results of every stored scale; what it returns is displayed.  Of
     an experiment that waits in the queue of long runs the expected time is shown.
 
-    >>> list(opening("fedacs_p", show=lambda kept: None))  # doctest: +ELLIPSIS
+    >>> list(opening("own_leap", show=lambda kept: None))  # doctest: +ELLIPSIS
     scale   took ...
     ['laptop']
     """
     from IPython.display import display
 
     waits = queued()
-    _check.one_of("experiment", experiment, {name for name, _ in stored()} | {*waits})
+    _check.one_of("experiment", experiment, names() | {*waits})
     found = stored(experiment)
     display(durations(found, waits.get(experiment, {})))
-    for kept in found.values():
+    for scale, kept in found.items():
         shown = show(kept)
         if shown is not None:
             display(shown)
+        for words in older(kept):
+            print(f"{scale}: {words}")
     return found
+
+
+def older(kept):
+    """Where stored rows had settings that a run of today would no longer have, in words.
+
+    >>> runs = [{"method": "pFedMe", "settings": {"pfedme.restart": True}, "rounds": [5]}]
+    >>> older(Results({"experiment": "mine", "runs": runs}))
+    ['pFedMe was run with θ restarting at w on every batch; its original goes on from θ.']
+    """
+    told: dict[str, None] = {}
+    alike = kept.record["experiment"].startswith("fedala")  # to be run with that paper's settings
+    for run in kept.record["runs"]:
+        had = run["settings"]
+        if had.get("pfedme.restart"):
+            told[RESTARTS] = None
+        if alike and had.get("fedala.tol") == 0.1:
+            told[THRESHOLD] = None
+        expected = had.get("fedphp.expected")
+        joined = max(1, round(had.get("participation", 1.0) * run["rounds"][-1]))
+        if alike and expected not in (None, joined):
+            told[HORIZON.format(expected, joined)] = None
+    return list(told)
+
+
+def largest(found, methods, cases=None):
+    """The stored runs of the largest scale at which all these methods were run.
+
+    The long runs come in one by one, so a page that puts several methods beside each other takes
+    the paper's scale only once they are all there.  Of that scale, the cases that hold them all are
+    kept; where ``cases`` are named, it must be all of these.
+
+    >>> runs = [{"method": m, "case": c} for m, c in (("A", "x"), ("B", "x"), ("A", "y"))]
+    >>> record = {"cases": [{"case": "x"}, {"case": "y"}], "runs": runs}
+    >>> kept = largest({"laptop": Results(record)}, ["A", "B"])
+    >>> kept.cases, len(kept.record["runs"])
+    (['x'], 2)
+    """
+    for scale in reversed(SCALES):
+        kept = found.get(scale)
+        whole = [c for c in kept.cases if all(kept.of(m, c) for m in methods)] if kept else []
+        if whole and {*(cases or ())} <= {*whole}:
+            record = kept.record | {
+                "cases": [entry for entry in kept.record["cases"] if entry["case"] in whole],
+                "runs": [run for run in kept.record["runs"] if run["case"] in whole],
+            }
+            return Results(record)
+    raise ValueError(f"methods must have been run at one scale at least, got {list(methods)}")
 
 
 def durations(found, waits=None):

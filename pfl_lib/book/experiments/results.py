@@ -256,6 +256,15 @@ def stored(experiment=None):
     return found
 
 
+def names():
+    """The experiments of which something is stored, without reading it.
+
+    >>> names() == {experiment for experiment, _ in stored()}
+    True
+    """
+    return {path.parent.name for path in result_files() if path.stem in SCALES}
+
+
 def queued():
     """What the queue of long runs (``make trial``) expects: minutes by experiment and scale.
 
