@@ -18,7 +18,7 @@ PARTS ?= all
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest
 NOTEBOOKS := $(wildcard notebooks/*.ipynb notebooks/*/*.ipynb)
 
-.PHONY: help book serve test browser lint format unit notebooks site coverage exercises slides pdf experiment experiments trial colab links dist bench soak oldest audit flower install clean veryclean
+.PHONY: help book serve test browser lint format unit notebooks site coverage exercises slides pdf experiment experiments trial colab links dist bench soak oldest lock audit flower install clean veryclean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -95,7 +95,7 @@ colab: $(READY) ## run every notebook alone, with only what Colab brings (minute
 links: $(READY) ## broken links inside the built book, and where it points outside (ONLINE=1 asks there)
 	$(PY) -m devtools.links $(if $(ONLINE),--online)
 
-dist: $(READY) ## build what one would publish, into dist: a source archive and a wheel
+dist: $(READY) ## build what one would publish, into dist: archives; and their bill of materials
 	$(PY) -m devtools.release
 
 bench: $(READY) ## how fast training is, against the usual way (best on a quiet machine)
@@ -121,10 +121,13 @@ soak: $(READY) ## the long tests: kills, fuzz, a full disk, hundreds of clients 
 oldest: $(READY) ## the library's central tests with the oldest versions it allows
 	devtools/oldest.sh
 
+lock: $(READY) ## write the hashes of all archives into requirements.lock (needs the package index)
+	$(PY) -m devtools.lock
+
 audit: ## ask whether a pinned version has a known weakness (needs internet and pip-audit)
 	pip-audit --requirement constraints.txt --no-deps --disable-pip
 
-install: $(READY) ## make .venv and install everything into it
+install: $(READY) ## make .venv and install everything into it (PFL_HASHES=1: only archives with locked hashes)
 $(READY): requirements.txt constraints.txt pyproject.toml devtools/install.sh
 	@echo "== installing into .venv"
 	PYTHON=$(PYTHON) devtools/install.sh

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from devtools import executed, reader, release, runner, teaching
+from devtools import executed, policy, reader, release, runner, teaching
 from devtools.executed import ROOT
 
 HTML = ROOT / "_build" / "html"
@@ -80,6 +80,7 @@ def build():
         return 1
     reader.write()
     teaching.write_all()
+    policy.write()
     with tempfile.TemporaryDirectory() as folder:  # the library, to upload somewhere else
         shutil.copy(release.build(folder)[1], HTML / "download")
     if source:

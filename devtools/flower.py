@@ -2,34 +2,36 @@
 
     python -m devtools.flower PARTS [--isolate]
 
-Parts: simulation, network, stock, size, many, worker, death, tls, stranger, or "all" of them.
+Parts: simulation, network, stock, size, many, worker, death, tls, stranger, cables, secagg,
+or "all" of them.
 
 `make flower` calls it in .venv-flower, an environment of its own: Flower asks for other versions of
 some packages than the book's tools do. Every process listens on 127.0.0.1 only, with telemetry off.
 `--isolate` (Linux; root, or where users may make namespaces) goes further and leaves this process
-and its children no network but the loopback. It is not needed, it is for the careful.
+and its children no network but the loopback. It is not needed, it is for the careful; the part
+`cables` does it anyway, as its machines have addresses of their own (`devtools/cables.py`).
 """
 
 import argparse
-import ctypes
-import fcntl
 import importlib.metadata
 import json
 import os
 import platform
+import signal
 import socket
 import statistics
-import struct
 import subprocess
 import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors.torch import load_file
 
 import pfl_lib
+from devtools.cables import CENTRE, Cables, isolate
 from pfl_lib.checkpoints import atomic_write
 from pfl_lib.flower import LocalNetwork, Plan
 from pfl_lib.flower.local import is_alive
@@ -47,14 +49,15 @@ RUNS = (
 )
 
 
-def plan(runs, **how):
-    """Three clients in two hidden groups, 60 digits each."""
+def plan(runs, clients=CLIENTS, **how):
+    """Clients in two hidden groups, 60 digits each."""
+    first = (clients + 1) // 2
     return Plan(
         "digits",
         {
             "name": "grouped",
             "group_classes": [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]],
-            "group_clients": [2, CLIENTS - 2],
+            "group_clients": [first, clients - first],
             "group_sizes": [60, 60],
             "test_size": 40,
         },
@@ -66,21 +69,8 @@ def plan(runs, **how):
 
 
 def many(clients):
-    """As many clients with 60 digits each, in one round of two methods."""
-    groups = [clients // 2, clients - clients // 2]
-    fewer = [{**one, "rounds": 2} for one in RUNS[:2]]
-    the_plan = plan(tuple(fewer), **PATIENT)
-    return replace(the_plan, partition={**the_plan.partition, "group_clients": groups})
-
-
-def isolate():
-    """No network but the loopback, for this process and all it starts."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    new_user, new_net, up = 0x10000000, 0x40000000, 0x41
-    if libc.unshare(new_net) and libc.unshare(new_user | new_net):
-        raise OSError(ctypes.get_errno(), "this machine does not let us make a network namespace")
-    with socket.socket() as one:
-        fcntl.ioctl(one, 0x8914, struct.pack("16sh14x", b"lo", up))
+    """As many clients with 60 digits each, in two rounds of two methods."""
+    return plan(RUNS[:2], clients, **PATIENT)
 
 
 def largest_difference(ours, theirs):
@@ -168,8 +158,7 @@ def worker(victim=1, rounds=4):
         record = network.wait(number, out, seconds=900)
         one = record["runs"][0]
         state = load_file(Path(out) / one["state"])
-        left = network.workers()
-    who = took_part(one, rounds)
+        left, who = network.workers(), took_part(out, rounds, one)
     assert victim in who[3], f"the worker did not come back within two rounds: {who}"
     return {
         "victim": victim,
@@ -183,13 +172,19 @@ def worker(victim=1, rounds=4):
     }
 
 
-def took_part(one, rounds):
-    """Who answered in each round; a repeated round asks nobody twice, so the union is it."""
+def took_part(out, rounds, one):
+    """Who took part in each round: answered, and not with a model that was thrown away.
+
+    A repeated round asks nobody twice, so whoever answered at some time did.
+    """
     answered = {}
-    for t in one["traffic"]:
-        if t["kind"] == "train":
+    for line in (Path(out) / "events.jsonl").read_text().splitlines():
+        t = json.loads(line)
+        if t.get("answered") == "train":
             gone = {int(i) for i in t["lost"]}
             answered.setdefault(t["round"], set()).update(set(t["clients"]) - gone)
+    for entry in one["history"]["broken"]:
+        answered[entry["round"] - 1].discard(entry["client"])
     return [sorted(answered[k]) for k in range(rounds)]
 
 
@@ -212,7 +207,7 @@ def death(victim=1, round_=1, rounds=4):
         story.append(["end", round(time.monotonic() - began, 1)])
         one = record["runs"][0]
         state = load_file(Path(out) / one["state"])
-    who = took_part(one, rounds)
+        who = took_part(out, rounds, one)
     return {
         "victim": victim,
         "killed in round": round_,
@@ -268,10 +263,10 @@ def tls():
 
 
 def make_keys(folder, nodes):
-    """A certificate authority, a certificate for 127.0.0.1, and one key pair a node."""
+    """A certificate authority, a certificate for the SuperLink, and one key pair per node."""
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     (folder / "ext").write_text(
-        "subjectAltName=IP:127.0.0.1,DNS:localhost\nbasicConstraints=CA:FALSE\n"
+        f"subjectAltName=IP:127.0.0.1,IP:{CENTRE},DNS:localhost\nbasicConstraints=CA:FALSE\n"
         "extendedKeyUsage=serverAuth\n"
     )
     ca = ["openssl", "req", "-x509", *curve, "-days", "30", "-keyout", "ca.key", "-out", "ca.crt"]
@@ -307,14 +302,210 @@ def stranger():
     return {"exit code": code, "said": [line.strip() for line in said], **machine()}
 
 
-def speaks_plainly(port):
+# ---------------------------------------------------------------------------- secure aggregation
+SECAGG = Path(__file__).parent / "secagg_app"
+
+
+def secagg(clients=5, rounds=2):
+    """FedAvg by Flower's SecAgg+, over real nodes; what it changes, and what the server saw."""
+    the_plan = plan(({"algorithm": "fedavg", "rounds": rounds},), clients, **PATIENT)
+    with tempfile.TemporaryDirectory() as out, LocalNetwork(clients) as network:
+        began = time.monotonic()
+        record = network.wait(network.submit(the_plan, out, app=SECAGG), out, seconds=1500)
+        seconds = time.monotonic() - began
+        with np.load(Path(out) / "seen.npz") as seen:
+            model, masked = torch.from_numpy(seen["model"]), seen["masked"].astype(np.float64)
+    if len(masked) != clients * rounds:
+        raise AssertionError(f"{len(masked)} masked vectors came, not {clients * rounds}")
+    fed = the_plan.federation()
+    here = pfl_lib.run(the_plan.method(the_plan.runs[0]), fed, rounds, progress=False)
+    there = fed.evaluate(model.float().expand(fed.m, -1))[0]
+    single = pfl_lib.train(fed.at(0), fed.initial(), fed.everyone).numpy()
+    like = [abs(np.corrcoef(one, sent)[0, 1]) for one in single for sent in masked[:clients]]
+    return {
+        "clients": clients,
+        "rounds": rounds,
+        "largest difference": largest_difference({"x": here.state.x}, {"x": model}),
+        "largest number of the model": here.state.x.abs().max().item(),
+        "accuracy": here.last,
+        "accuracy under secure aggregation": there.mean().item(),
+        "masked vectors": len(masked),
+        "plain arrays that the server saw": record["plain arrays that came"],
+        "largest correlation of a masked vector with a model": max(like),
+        "chance": 4 / fed.d**0.5,  # of independent vectors, hardly ever more
+        "parameters": fed.d,
+        "seconds": round(seconds, 1),
+        **machine(),
+    }
+
+
+def speaks_plainly(port, address="127.0.0.1"):
     """Does the SuperLink answer a question that is not encrypted?"""
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as one:
+    with socket.create_connection((address, port), timeout=5) as one:
         one.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         try:
             return one.recv(100).startswith(b"HTTP/")
         except OSError:
             return False
+
+
+# ------------------------------------------------------------------------------ cables that fail
+FIVE = 5
+LYING = Path(__file__).parent / "lying_app"
+LIES = 8  # that its client tells, one a round
+
+
+class Apart(LocalNetwork):
+    """A network whose nodes are on machines of their own, each at the end of a cable."""
+
+    address = CENTRE
+
+    def __init__(self, machines, **how):
+        super().__init__(FIVE, **how)
+        self.machines = machines
+
+    def _spawn(self, name, command):
+        if not name.startswith("node"):
+            return super()._spawn(name, command)
+        return self.machines[int(name[4:])].do(super()._spawn, name, command)
+
+
+def cables():
+    """Five machines and a stranger; everything encrypted, keys registered; what can fail, fails."""
+    with Cables(FIVE + 1) as machines, tempfile.TemporaryDirectory() as keys:
+        make_keys(Path(keys), FIVE + 1)
+        with Apart(machines, tls=keys, database=True) as network:
+            rows = [tried(network, *one) for one in SCENARIOS]
+            knocked = knock(network, machines[FIVE])
+    return {"rows": rows, "stranger": knocked, "ended by force": len(network.forced),
+            "clients": FIVE, "addresses": [CENTRE, *(m.address for m in machines[:FIVE])],
+            "how packets are lost": "by devtools/cables.py, between two TUN devices per cable",
+            **machine()}  # fmt: skip
+
+
+def tried(network, what, everybody, rounds, timeout, act, app=None):
+    """One run of FedAMP while something fails; it must end, and in the right numbers."""
+    runs = ({"algorithm": "fedamp", "rounds": rounds, "self_weight": 0.2},)
+    the_plan, before = plan(runs, FIVE, timeout=timeout, wait=300.0), counts(network)
+    bound = the_plan.wait + 2 * rounds * timeout  # work and tests, each at most as long as it may
+    with tempfile.TemporaryDirectory() as out:
+        began = time.monotonic()
+        number = network.submit(the_plan, out, **({"app": app} if app else {}))
+        number = act(network, the_plan, out) or number
+        record = network.wait(number, out, seconds=bound)
+        seconds = time.monotonic() - began
+        for one in network.machines:
+            one.cable.set()
+        one = record["runs"][0]
+        state = load_file(Path(out) / one["state"])
+        who = took_part(out, rounds, one)
+    row = {
+        "what": what,
+        "rounds": rounds,
+        "who": who,
+        "absences": sum(FIVE - len(clients) for clients in who),
+        "reasons": sorted({why for t in one["traffic"] for why in t["lost"].values()}
+                          | {b["what"] for b in one["history"]["broken"]}),
+        "largest difference": largest_difference(by_hand(the_plan, who), state),
+        "timeout": timeout,
+        "seconds": round(seconds, 1),
+        "seconds at most": bound,
+        "packets": {k: v - before[k] for k, v in counts(network).items()},
+    }  # fmt: skip
+    print(json.dumps(row), flush=True)
+    if row["largest difference"] != 0:
+        raise AssertionError(f"a wrong number: {row}")
+    if everybody is not None and everybody != (row["absences"] == 0):
+        raise AssertionError(f"other clients took part than should have: {row}")
+    return row
+
+
+def counts(network):
+    """Packets so far, over all cables."""
+    names = ("carried", "lost", "repeated")
+    return {n: sum(getattr(m.cable, n) for m in network.machines) for n in names}
+
+
+def asked_in(round_):
+    return lambda e: e.get("asked") == "train" and e["round"] == round_
+
+
+def calm(network, the_plan, out):
+    """Nothing fails."""
+
+
+def bad_line(network, the_plan, out):
+    for one in network.machines:
+        one.cable.set(loss=0.05, delay=0.03, twice=0.05)
+
+
+def short_cut(network, the_plan, out):
+    """One cable carries nothing for eight seconds, in the middle of a round."""
+    wait_for(out, asked_in(1))
+    network.machines[1].cable.set(loss=1.0)
+    time.sleep(8)
+    network.machines[1].cable.set()
+
+
+def cut(network, the_plan, out):
+    """One cable is pulled in the middle of a round, and put back when its client was missed."""
+    wait_for(out, asked_in(1))
+    network.machines[1].pull_the_plug()
+    try:
+        wait_for(out, lambda e: e.get("answered") == "train" and "1" in e["lost"])
+    finally:
+        network.machines[1].plug_in()
+
+
+def slow(network, the_plan, out):
+    """One client takes eight seconds longer than the others."""
+    wait_for(out, asked_in(1))
+    network.kill_worker(2, signal.SIGSTOP)
+    time.sleep(8)
+    network.kill_worker(2, signal.SIGCONT)
+
+
+def too_slow(network, the_plan, out):
+    """One client is so slow that its reply comes when nobody waits for it any more."""
+    wait_for(out, asked_in(1))
+    network.kill_worker(2, signal.SIGSTOP)
+    try:
+        wait_for(out, lambda e: e.get("answered") == "train" and "2" in e["lost"])
+    finally:
+        network.kill_worker(2, signal.SIGCONT)
+
+
+def link_dies(network, the_plan, out):
+    """The SuperLink is killed, with the server's program; it comes back, the plan is sent again."""
+    wait_for(out, asked_in(2))
+    network.kill_link()
+    time.sleep(5)
+    network.start_link()
+    return network.submit(the_plan, out)
+
+
+SCENARIOS = (
+    ("nothing fails", True, 3, 120.0, calm),
+    ("5 % of packets lost, 5 % repeated, 30 to 45 ms each way", True, 3, 120.0, bad_line),
+    ("a cable silent for 8 s in the middle of a round", True, 4, 120.0, short_cut),
+    ("a cable pulled in the middle of a round, put back later", False, 8, 30.0, cut),
+    ("a node 8 s slower than the others", True, 3, 120.0, slow),
+    ("a node slower than the server's patience", False, 6, 30.0, too_slow),
+    (f"a node that tells {LIES} different lies", False, LIES + 2, 60.0, calm, LYING),
+    ("the SuperLink killed in the middle of a round, and started again", True, 5, 120.0, link_dies),
+)
+
+
+def knock(network, place):
+    """A machine whose key nobody registered; and a question without encryption."""
+    network.node_ports.append(network.node_ports[0])
+    network.start_node(FIVE)
+    code = network.processes.pop(f"node{FIVE}").wait(200)
+    said = [line.strip() for line in network.log(f"node{FIVE}").splitlines() if "[code" in line]
+    plain = place.do(speaks_plainly, network.port, CENTRE)
+    if code == 0 or plain:
+        raise AssertionError(f"a stranger was let in: {code}, {plain}")
+    return {"exit code": code, "said": said, "answers without encryption": plain}
 
 
 def machine():
@@ -339,6 +530,8 @@ PARTS = {
     "death": death,
     "tls": tls,
     "stranger": stranger,
+    "cables": cables,
+    "secagg": secagg,
 }
 
 
@@ -353,7 +546,8 @@ def main():
     RESULTS.mkdir(parents=True, exist_ok=True)
     for name in PARTS if "all" in given.parts else given.parts:
         print(f"== {name}", flush=True)
-        text = json.dumps(PARTS[name](), indent=1) + "\n"
+        about = {"command": f"make flower PARTS={name}"}
+        text = json.dumps({**about, **PARTS[name]()}, indent=1, ensure_ascii=False) + "\n"
         atomic_write(RESULTS / f"{name}.json", lambda side, text=text: side.write_text(text))
         print(text)
 

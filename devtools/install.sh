@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Make .venv and put everything into it: the book's tools, the tests' tools, and pfl_lib itself.
 # uv does it in seconds; where uv is not to be had, pip does the same in minutes.
+# PFL_HASHES=1 takes only the very archives whose hashes are in requirements.lock.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON:-python3}
@@ -21,7 +22,7 @@ pins=""
 if "$py" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then pins="-c constraints.txt"; fi
 
 export UV_FIND_LINKS="${PIP_FIND_LINKS:-}"
-[ -x .venv/bin/uv ] || "$py" -m pip install -q uv || true
+[ "${PFL_HASHES:-}" = 1 ] || [ -x .venv/bin/uv ] || "$py" -m pip install -q uv || true
 with_uv() { # shellcheck disable=SC2086
   [ -x .venv/bin/uv ] &&
     .venv/bin/uv pip install -q --compile-bytecode --python "$py" -r requirements.txt $pins
@@ -29,8 +30,21 @@ with_uv() { # shellcheck disable=SC2086
 with_pip() { # shellcheck disable=SC2086
   "$py" -m pip install -q -r requirements.txt $pins
 }
+with_hashes() { # the lock is complete, so nothing else is asked for; torch from the package index
+  # needs CUDA packages besides, torch for processors only does not
+  "$py" -m pip install -q --no-deps --require-hashes -r requirements.lock
+  "$py" -c 'import torch' 2>/dev/null ||
+    "$py" -m pip install -q --no-deps --require-hashes -r requirements-cuda.lock
+  "$py" -m pip install -q --no-deps --no-build-isolation -e .
+  "$py" -m pip check
+}
 # Byte code is written now, once: where PYTHONDONTWRITEBYTECODE is set it is never written later, and
 # every kernel would take four seconds longer to start. (pip compiles what it installs by itself.)
-with_uv || { echo "uv could not do it; trying pip, which takes longer."; with_pip; }
+if [ "${PFL_HASHES:-}" = 1 ]; then
+  [ -n "$pins" ] || { echo "PFL_HASHES=1 needs Python 3.11.5 or newer."; exit 1; }
+  with_hashes
+else
+  with_uv || { echo "uv could not do it; trying pip, which takes longer."; with_pip; }
+fi
 "$py" -m compileall -q pfl_lib devtools
 touch .venv/.installed

@@ -3,14 +3,24 @@
     python -m devtools.release [FOLDER]     default: dist
 
 The version stands in pfl_lib/_version.py. Needs no network: it uses the setuptools installed here.
+Beside them, in _build/sbom, lies a bill of materials (CycloneDX): the packages that the library
+needs, in the versions that were tried together, with the hashes of requirements.lock.
 """
 
+import importlib.metadata
+import json
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
 from pathlib import Path
+
+from packaging.requirements import Requirement
+
+import pfl_lib
+from devtools import lock
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff")
@@ -50,6 +60,69 @@ def build(folder=ROOT / "dist"):
     return archive, next(folder.glob("pfl_lib-*.whl"))
 
 
+def needed(name, seen=None):
+    """The packages that ``name`` needs here, and those that they need."""
+    seen = {} if seen is None else seen
+    wanted = []
+    for text in importlib.metadata.requires(name) or ():
+        one = Requirement(text)
+        other = re.sub(r"[-_.]+", "-", one.name).lower()
+        if (one.marker is None or one.marker.evaluate({"extra": ""})) and other not in wanted:
+            wanted.append(other)
+    seen[name] = sorted(wanted)
+    for other in wanted:
+        if other not in seen:
+            needed(other, seen)
+    return seen
+
+
+def bill_of_materials(folder=ROOT / "_build" / "sbom"):
+    """Write the bill of materials into ``folder``; returns its path."""
+    locked, tree = lock.read(lock.LOCK) | lock.read(lock.CUDA), needed("pfl_lib")
+    known = {name: locked[name][0].split(";")[0].strip() for name in tree if name != "pfl_lib"}
+    mark = {name: f"pkg:pypi/{name}@{version}" for name, version in known.items()}
+    version = pfl_lib.__version__
+    mark["pfl_lib"] = f"pkg:pypi/pfl-lib@{version}"
+    bill = {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {
+            "component": {
+                "type": "library",
+                "bom-ref": mark["pfl_lib"],
+                "name": "pfl_lib",
+                "version": version,
+                "purl": mark["pfl_lib"],
+                "licenses": [{"license": {"id": "Apache-2.0"}}],
+            }
+        },
+        "components": [
+            {
+                "type": "library",
+                "bom-ref": mark[name],
+                "name": name,
+                "version": known[name],
+                "purl": mark[name],
+                "hashes": [
+                    {"alg": "SHA-256", "content": one.removeprefix("sha256:")}
+                    for one in sorted(locked[name][1])
+                ],
+            }
+            for name in sorted(known)
+        ],
+        "dependencies": [
+            {"ref": mark[name], "dependsOn": [mark[other] for other in others]}
+            for name, others in sorted(tree.items())
+        ],
+    }
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"pfl_lib-{version}.cdx.json"
+    path.write_text(json.dumps(bill, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
 if __name__ == "__main__":
-    for path in build(*sys.argv[1:2]):
+    for path in (*build(*sys.argv[1:2]), bill_of_materials()):
         print(f"{path.name}  {path.stat().st_size / 1000:.0f} kB")

@@ -17,6 +17,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
+from safetensors.torch import load_file
 from torch import nn
 
 import pfl_lib
@@ -228,7 +229,12 @@ def test_nobody_left_to_test(parts):
 def test_a_refused_test_counts_as_none(parts, arrays):
     far = remote()
     ask = far.post.ask
-    far.post.ask = lambda kind, parcels: {**ask(kind, parcels), 1: Parcel(arrays)}
+
+    def spoiled(kind, parcels):
+        replies = ask(kind, parcels)
+        return {**replies, 1: Parcel(arrays, replies[1].words)}
+
+    far.post.ask = spoiled
     accuracy, loss = far.evaluate(far.initial())
     assert accuracy.isnan().tolist() == loss.isnan().tolist() == [False, True, False, False]
     assert "its reply was refused: array" in far.traffic[-1]["lost"]["1"]
@@ -441,20 +447,65 @@ def test_work_that_a_client_refuses(change, said):
 
 
 @pytest.mark.parametrize(
-    "reply",
+    "arrays, said",
     [
-        Parcel({"rows.w": npy(FINE)}),
-        Parcel({"rows.other": npy(FINE)}),
-        Parcel({"w": b"\x80\x04\x95"}),
+        ({"rows.w": npy(FINE)}, "array 'rows.w' must have shape"),
+        ({"rows.other": npy(FINE)}, "nobody asked for an array 'rows.other'"),
+        ({"w": b"\x80\x04\x95"}, "nobody asked for an array 'w'"),
+        ({"rows.w": b"\x80\x04\x95"}, "is no plain .npy array"),
     ],
-    ids=["another size", "another name", "a pickle"],
+    ids=["another size", "another name", "a pickle", "a pickle under the right name"],
 )
-def test_a_reply_that_the_server_refuses_counts_as_none(parts, reply):
+def test_a_reply_that_the_server_refuses_counts_as_none(parts, arrays, said):
     far = remote()
     ask = far.post.ask
-    far.post.ask = lambda kind, parcels: {**ask(kind, parcels), 1: reply}
-    with pytest.raises(ClientsLost, match="client 1: its reply was refused"):
+
+    def spoiled(kind, parcels):
+        replies = ask(kind, parcels)
+        return {**replies, 1: Parcel(arrays, replies[1].words)}
+
+    far.post.ask = spoiled
+    with pytest.raises(ClientsLost, match=f"client 1: its reply was refused: .*{said}"):
         pfl_lib.train(far, far.initial(), far.everyone)
+
+
+def the_reply_before(kept, replies):
+    """Client 1 sends again what it sent when it was asked first."""
+    kept.setdefault("first", replies[1])
+    return {**replies, 1: kept["first"]}
+
+
+def one_for_another(kept, replies):
+    """Client 1 sends what client 0 was asked for."""
+    return {**replies, 1: replies[0]}
+
+
+def without_a_name(kept, replies):
+    return {**replies, 1: Parcel(replies[1].arrays)}
+
+
+@pytest.mark.parametrize("lie", [the_reply_before, one_for_another, without_a_name])
+def test_an_answer_to_another_question_is_refused(parts, lie):
+    """A reply sent twice, or for somebody else, is as good as none: never a wrong number."""
+    far, kept = remote(), {}
+    ask = far.post.ask
+
+    def lying(kind, parcels):
+        replies = ask(kind, parcels)
+        return lie(kept, replies) if kind == "train" and 1 in replies else replies
+
+    far.post.ask = lying
+    history = pfl_lib.run(method("fedamp"), far, 3, broken="drop", progress=False)
+    refused = [e["round"] for e in history.broken if e["client"] == 1]
+    assert refused == ([2, 3] if lie is the_reply_before else [1, 2, 3])
+    fed = PLAN.federation()
+    state = method("fedamp").start(fed.at(0))
+    for k in range(3):
+        here = [i for i in range(4) if i != 1 or k + 1 not in refused]
+        state = method("fedamp").round(state, fed.at(k), torch.tensor(here))
+    assert torch.equal(state.w, history.state.w)
+    lost = [t["lost"]["1"] for t in far.traffic if t["lost"]]
+    assert all("it answers another question" in why for why in lost)
 
 
 # ---------------------------------------------------------------------------------- a node's worker
@@ -619,6 +670,76 @@ def test_a_run_that_fails_does_not_take_the_others_along(tmp_path, monkeypatch):
     record = json.loads((tmp_path / "record.json").read_text())
     assert [one["run"]["algorithm"] for one in record["runs"]] == ["fedavg"]
     assert "client 2" in record["error"]
+
+
+class Cut(BaseException):
+    """What ends the server's program in the middle of a round."""
+
+
+@flower
+def test_a_plan_that_is_sent_again_goes_on_where_it_was_cut(tmp_path, monkeypatch):
+    runs = ({"algorithm": "fedamp", "rounds": 4, "self_weight": 0.2},)
+    whole = served(runs, tmp_path / "whole", monkeypatch)
+    asked, perform = [], RemoteFederation.perform
+
+    def cut(self, work, who):
+        asked.append(self.k)
+        if len(asked) == 3:
+            raise Cut
+        return perform(self, work, who)
+
+    monkeypatch.setattr(RemoteFederation, "perform", cut)
+    with pytest.raises(Cut):
+        served(runs, tmp_path / "cut", monkeypatch)
+    again = served(runs, tmp_path / "cut", monkeypatch)
+    assert asked == [0, 1, 2, 2, 3]  # two rounds were not done again
+    assert again["runs"][0]["history"]["accuracy"] == whole["runs"][0]["history"]["accuracy"]
+    name = whole["runs"][0]["state"]
+    ours, theirs = load_file(tmp_path / "cut" / name), load_file(tmp_path / "whole" / name)
+    assert all(torch.equal(ours[n], theirs[n]) for n in theirs)
+
+
+@flower
+def test_a_reply_of_another_node_is_refused():
+    """Whoever answers for somebody else is not heard, and neither is a hello by proxy."""
+    from flwr.app import Error, Message
+    from flwr.supercore.task_identity import TaskIdentity
+
+    from pfl_lib.flower.apps import GridPost, to_records
+
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+
+    class Grid:
+        """Node 7 answers as ``source``."""
+
+        source, error = 7, None
+
+        def get_node_ids(self):
+            return [7]
+
+        def push_messages(self, messages):
+            self.pushed = []
+            for number, m in enumerate(messages):
+                m.metadata.__dict__["_message_id"] = f"question {number}"
+                content = self.error or to_records(Parcel(words={"client": 0}))
+                reply = Message(content, reply_to=m)
+                reply.metadata.__dict__["_src_node_id"] = self.source
+                self.pushed.append(reply)
+
+        def pull_messages(self, numbers):
+            here, self.pushed = self.pushed, []
+            return here
+
+    grid = Grid()
+    post = GridPost(grid, timeout=5, poll=0.01)
+    assert post.meet(1, seconds=5) == {0: {"client": 0}}
+    assert isinstance(post.ask("train", {0: Parcel()})[0], Parcel)
+    grid.source = 8
+    assert post.ask("train", {0: Parcel()}) == {0: "its reply was refused: it came from node 8"}
+    grid.error = Error(5, "gone")  # made up by the SuperLink, in its own name
+    assert post.ask("train", {0: Parcel()}) == {0: "error 5: gone"}
+    grid.error = None
+    assert GridPost(grid, timeout=1, poll=0.01).meet(1, seconds=0.1) == {}
 
 
 @flower

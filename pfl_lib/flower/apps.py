@@ -70,9 +70,12 @@ def named_part(number, plan):
     return loaded, dealt.train[number], dealt.test[number], labels, dealt.m
 
 
-def client_app(load=named_part):
-    """A Flower ClientApp; ``load(number, plan)`` gives ``(data, train, test, labels, clients)``."""
-    app = ClientApp()
+def client_app(load=named_part, mods=()):
+    """A Flower ClientApp; ``load(number, plan)`` gives ``(data, train, test, labels, clients)``.
+
+    ``mods`` are Flower's: functions around every answer.
+    """
+    app = ClientApp(mods=list(mods))
 
     def answer(kind, message, context):
         parcel = from_records(message.content)
@@ -165,7 +168,7 @@ class GridPost:
         while waiting and time.monotonic() < end:
             for m in self.grid.pull_messages(list(waiting)):
                 i = waiting.pop(m.metadata.reply_to_message_id)
-                replies[i] = self._reply(m)
+                replies[i] = self._reply(m, self.node_of.get(i))
                 if m.has_error() and m.error.code in GONE:
                     self.node_of.pop(i, None)
             if waiting:
@@ -184,9 +187,11 @@ class GridPost:
         """What nodes answered that could not say who they are."""
         return " ".join(sorted(set(self.refused.values())))
 
-    def _reply(self, message):
+    def _reply(self, message, asked):
         if message.has_error():
             return f"error {message.error.code}: {message.error.reason}"
+        if message.metadata.src_node_id != asked:
+            return f"its reply was refused: it came from node {message.metadata.src_node_id}"
         try:
             return from_records(message.content)
         except ValueError as error:
@@ -217,7 +222,7 @@ class GridPost:
             return
         for m in self.grid.pull_messages(list(self._hellos)):
             node, _ = self._hellos.pop(m.metadata.reply_to_message_id)
-            reply = self._reply(m)
+            reply = self._reply(m, node)
             if isinstance(reply, str):
                 self.refused.setdefault(node, reply)  # the first says why, the others that
                 continue
@@ -272,8 +277,10 @@ def _run_plan(grid, plan, out, record):
         before, began = len(fed.traffic), time.monotonic()
         method, rounds = plan.method(one), one["rounds"]
         broken = "drop" if method.partial else "stop"  # some cannot go on without a client
-        history = run(method, fed, rounds, evaluate_every=rounds, broken=broken, progress=False)
-        name = f"{number}-{one['algorithm']}.safetensors"
+        name = f"{number}-{one['algorithm']}"
+        how = {"evaluate_every": rounds, "broken": broken, "progress": False}
+        history = run(method, fed, rounds, checkpoint=out / name, **how)
+        name += ".safetensors"
         save_file({n: t.contiguous().clone() for n, t in history.state.items()}, out / name)
         record["runs"].append(
             {

@@ -8,7 +8,14 @@ from dataclasses import asdict, replace
 import torch
 
 from pfl_lib import _check
-from pfl_lib.flower.messages import Parcel, decode, encode, pack_rows, unpack_work
+from pfl_lib.flower.messages import (
+    Parcel,
+    decode,
+    encode,
+    fingerprint,
+    pack_rows,
+    unpack_work,
+)
 from pfl_lib.local import LocalFederation
 from pfl_lib.local.batches import Samples
 from pfl_lib.partition import Partition
@@ -60,17 +67,22 @@ class OneClient(LocalFederation):
         _check.one_of("kind", kind, ("hello", "train", "evaluate"))
         if kind == "hello":
             return Parcel(words=self.hello())
-        me = torch.tensor([self.number])
-        if kind == "train":
-            most = max((self.m + 2) * self.d, self.samples)  # APPLE hands out everybody's model
-            work, k, part = unpack_work(parcel, self.d, self.dtype, most, self.samples)
-            rows, shared = self._moved(work.rows), self._moved(work.shared)
-            work = replace(work, rows=rows, shared=shared)
-            here = self if part is None else self.with_part([part])
-            return pack_rows(parcel, here.at(k).perform(work, me))
+        reply = self._train(parcel) if kind == "train" else self._evaluate(parcel)
+        return replace(reply, words={"answers": fingerprint(self.number, parcel)})
+
+    def _train(self, parcel):
+        most = max((self.m + 2) * self.d, self.samples)  # APPLE hands out everybody's model
+        work, k, part = unpack_work(parcel, self.d, self.dtype, most, self.samples)
+        rows, shared = self._moved(work.rows), self._moved(work.shared)
+        work = replace(work, rows=rows, shared=shared)
+        here = self if part is None else self.with_part([part])
+        return pack_rows(parcel, here.at(k).perform(work, torch.tensor([self.number])))
+
+    def _evaluate(self, parcel):
         how = {"most": self.d, "shape": (self.d,), "dtype": self.dtype}
         w = decode("w", parcel.arrays.get("w", b""), **how).to(self.device)
-        accuracy, loss = self.evaluate(w[None], me, parcel.words.get("split", "test"))
+        split = parcel.words.get("split", "test")
+        accuracy, loss = self.evaluate(w[None], torch.tensor([self.number]), split)
         return Parcel({"accuracy": encode(accuracy[0]), "loss": encode(loss[0])})
 
     def hello(self):

@@ -1,8 +1,6 @@
 """A federation whose clients are elsewhere: the same verbs, but the work is sent to them."""
 
 import copy
-import hashlib
-import json
 import time
 from dataclasses import asdict
 
@@ -13,7 +11,14 @@ from pfl_lib.data.dataset import SampleForm
 from pfl_lib.faults import BrokenClients
 from pfl_lib.federation import check_models, check_work, checked_clients
 from pfl_lib.flower.client import OneClient, agreement
-from pfl_lib.flower.messages import Parcel, decode, encode, pack_work, unpack_rows
+from pfl_lib.flower.messages import (
+    Parcel,
+    decode,
+    encode,
+    fingerprint,
+    pack_work,
+    unpack_rows,
+)
 from pfl_lib.local.base import ModelFederation
 
 FOR_CLIENTS = ("engine", "chunk", "keep_memory")  # what only those who train must know
@@ -44,7 +49,9 @@ class RemoteFederation(ModelFederation):
 
     A client that does not answer raises ``ClientsLost``.  Replies to a round's work are kept until
     the next round, so that a round repeated without a lost client does not ask the others twice.
-    Absent clients' accuracy and loss are NaN: nobody measured them.  ``traffic`` lists what was
+    Each reply names the question it answers; one that was sent before, or is meant for another
+    client, is refused.  Absent clients' accuracy and loss are NaN: nobody measured them.
+    ``traffic`` lists what was
     sent: one entry for each time that clients were asked.
 
     >>> import pfl_lib
@@ -98,7 +105,7 @@ class RemoteFederation(ModelFederation):
         part = self._part or [None] * self.m
         parcels = {i: pack_work(work, row, self.k, part[i]) for row, i in enumerate(clients)}
         self._must_be_there(clients)
-        keys = {i: _digest(i, parcel) for i, parcel in parcels.items()}
+        keys = {i: fingerprint(i, parcel) for i, parcel in parcels.items()}
         ask = {i: parcel for i, parcel in parcels.items() if keys[i] not in self._kept}
         read = lambda i, parcel: unpack_rows(parcel, work, clients.index(i))  # noqa: E731
         answers, lost = self._ask("train", ask, read)
@@ -173,6 +180,8 @@ class RemoteFederation(ModelFederation):
         answers = {}
         for i, parcel in came.items():
             try:
+                if parcel.words.get("answers") != fingerprint(i, parcels[i]):
+                    raise ValueError("it answers another question than the one that was asked")
                 answers[i] = read(i, parcel)
             except ValueError as error:
                 lost[i] = f"its reply was refused: {error}"
@@ -208,13 +217,6 @@ def _form(said):
                 )
     classes = tuple(range(first["classes"]))
     return SampleForm("remote", first["kind"], tuple(first["shape"]), classes, first["vocabulary"])
-
-
-def _digest(client, parcel):
-    digest = hashlib.sha256(json.dumps([client, parcel.words], sort_keys=True).encode())
-    for name in sorted(parcel.arrays):
-        digest.update(f"{name}:{len(parcel.arrays[name])}:".encode() + parcel.arrays[name])
-    return digest.hexdigest()
 
 
 class InProcess:

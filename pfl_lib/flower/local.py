@@ -28,14 +28,19 @@ class LocalNetwork:
     ``simulation=True`` has the SuperLink simulate the clients (Ray) instead.  ``tls`` is a folder
     for certificates and keys: then every connection is encrypted and only registered nodes may
     join.  With ``resident=False`` nodes are Flower's own, which start a process for each message.
+    ``database=True`` has the SuperLink remember nodes and runs in a file, so that it can be killed
+    and started again.
 
     >>> network = LocalNetwork(clients=3)  # nothing is started before ``with network:``
     >>> network.processes
     {}
     """
 
-    def __init__(self, clients, simulation=False, tls=None, resident=True):
+    address = "127.0.0.1"  # of the SuperLink, as the nodes see it
+
+    def __init__(self, clients, simulation=False, tls=None, resident=True, database=False):
         self.clients, self.simulation, self.resident = clients, simulation, resident
+        self.database = database
         self.tls = None if tls is None else Path(tls)
         self.processes, self.forced = {}, []
 
@@ -48,7 +53,7 @@ class LocalNetwork:
         self.port, *self.node_ports = _free_ports(1 + self.clients)
         self._configure()
         try:
-            self._start_link()
+            self.start_link()
             if self.tls:
                 self._register()
             if not self.simulation:
@@ -70,7 +75,7 @@ class LocalNetwork:
         """Start the SuperNode of client ``i``, for the first time or again."""
         stock = [str(BIN / "flower-supernode")]
         command = [sys.executable, "-P", str(NODE)] if self.resident else stock
-        command += ["--superlink", f"127.0.0.1:{self.port}"]
+        command += ["--superlink", f"{self.address}:{self.port}"]
         command += ["--host", "127.0.0.1", "--port", str(self.node_ports[i])]
         command += ["--node-config", f"partition-id={i} num-partitions={self.clients}"]
         if self.tls:
@@ -83,7 +88,14 @@ class LocalNetwork:
 
     def kill_node(self, i):
         """End the SuperNode of client ``i`` and its children at once, as a power cut would."""
-        process = self.processes[f"node{i}"]
+        self._kill(f"node{i}")
+
+    def kill_link(self):
+        """End the SuperLink and the server's program at once; ``start_link`` starts it again."""
+        self._kill("link")
+
+    def _kill(self, name):
+        process = self.processes[name]
         for pid in [process.pid, *_descendants(process.pid)]:
             _signal(pid, signal.SIGKILL)
         process.wait()
@@ -94,19 +106,27 @@ class LocalNetwork:
         below = [pid for node in nodes for pid in _descendants(node)]
         return [pid for pid in below if b"pfl_lib.flower.worker" in _command(pid)]
 
-    def kill_worker(self, i):
-        """End the worker of client ``i`` at once; its node starts another."""
+    def kill_worker(self, i, what=signal.SIGKILL):
+        """End the worker of client ``i`` at once; its node starts another.
+
+        With ``what=signal.SIGSTOP`` it is only held, until ``signal.SIGCONT``.
+        """
         below = _descendants(self.processes[f"node{i}"].pid)
         for pid in [p for p in below if b"pfl_lib.flower.worker" in _command(p)]:
-            _signal(pid, signal.SIGKILL)
+            _signal(pid, what)
 
-    def submit(self, plan, out):
-        """Start a run of ``plan``; it writes into the folder ``out``.  Returns the run's number."""
+    def submit(self, plan, out, app=APP):
+        """Start a run of ``plan``; it writes into the folder ``out``.  Returns the run's number.
+
+        A run that was cut short goes on from its last round if the same plan is submitted again
+        with the same folder.  ``app`` is the folder of a Flower app that takes plans.
+        """
+        (Path(out) / "record.json").unlink(missing_ok=True)
         config = self.home / "run.toml"
         # a JSON string is also a TOML string
         lines = [f"plan = {json.dumps(plan.to_json())}", f"out = {json.dumps(str(out))}"]
         config.write_text("\n".join(lines) + "\n")
-        command = ["run", str(APP), NAME, "--format", "json", "-c", str(config)]
+        command = ["run", str(app), NAME, "--format", "json", "-c", str(config)]
         if self.simulation:
             resources = "client-resources-num-cpus=1 init-args-num-cpus=2"
             command += ["--federation-config", f"num-supernodes={self.clients} {resources}"]
@@ -181,7 +201,7 @@ class LocalNetwork:
             trust = f"root-certificates = {json.dumps(str((self.tls / 'ca.crt').resolve()))}"
         (self.home / "config.toml").write_text(
             f'[superlink]\ndefault = "{NAME}"\n\n[superlink.{NAME}]\n'
-            f'address = "127.0.0.1:{self.port}"\n{trust}\n'
+            f'address = "{self.address}:{self.port}"\n{trust}\n'
         )
         self.env = {
             **os.environ,
@@ -197,10 +217,12 @@ class LocalNetwork:
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         }
 
-    def _start_link(self):
-        command = [str(BIN / "flower-superlink"), "--host", "127.0.0.1", "--port", str(self.port)]
+    def start_link(self):
+        """Start the SuperLink, for the first time or again, and wait until it answers."""
+        command = [str(BIN / "flower-superlink"), "--host", self.address, "--port", str(self.port)]
         command.append("--disable-runtime-dependency-installation")
         command += ["--simulation"] if self.simulation else []
+        command += ["--database", str(self.home / "superlink.db")] if self.database else []
         command += (
             [*self._certificates(), "--enable-supernode-auth"] if self.tls else ["--insecure"]
         )
@@ -208,7 +230,7 @@ class LocalNetwork:
         end = time.monotonic() + 60
         while True:
             try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                socket.create_connection((self.address, self.port), timeout=1).close()
                 return
             except OSError:
                 if self.processes["link"].poll() is not None or time.monotonic() > end:

@@ -1,0 +1,71 @@
+"""Write the lock file: every package of constraints.txt with the SHA-256 of its archives.
+
+    python -m devtools.lock
+
+requirements.lock holds what `make` installs, requirements-cuda.lock what torch brings along besides
+where it is not the build for processors only. `PFL_HASHES=1 make install` installs from them, and
+refuses any archive that is not the one that was locked. Needs uv and the package index.
+"""
+
+import os
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCK, CUDA = ROOT / "requirements.lock", ROOT / "requirements-cuda.lock"
+HEAD = "# Written by `python -m devtools.lock`; see there.\n"
+FOR_CUDA = re.compile(r"(nvidia|cuda|triton)(-|$)")
+PYTHON = "3.11.5"  # the oldest for which constraints.txt is; 3.10 takes the newest that fit
+
+
+def read(path):
+    """{name: (version with its marker, hashes)} of a lock file.
+
+    >>> sorted(read(LOCK)["torch"][1])[0][:7]
+    'sha256:'
+    """
+    text = re.sub(r"\\\n\s*", "", Path(path).read_text(encoding="utf-8"))
+    found = {}
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            what, *hashes = re.split(r"\s*--hash=", line)
+            name, version = what.split("==", 1)
+            found[re.sub(r"[-_.]+", "-", name).lower()] = version.strip(), set(hashes)
+    return found
+
+
+def compiled(source, *how, local=False):
+    """What uv makes of ``source``; ``local`` looks into PIP_FIND_LINKS too."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("UV_FIND_LINKS",)}
+    if local:
+        environment["UV_FIND_LINKS"] = os.environ.get("PIP_FIND_LINKS", "")
+    uv = ROOT / ".venv" / "bin" / "uv"
+    command = [str(uv) if uv.exists() else "uv", "pip", "compile", "-q", "--generate-hashes"]
+    command += ["--no-header", "--no-annotate", "--python-version", PYTHON, *how, str(source)]
+    return subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True,
+                          text=True).stdout  # fmt: skip
+
+
+def main():
+    with tempfile.TemporaryDirectory() as room:
+        side = Path(room) / "lock"
+        extras = ["--universal", "--extra", "book", "--extra", "test", "-c", "constraints.txt"]
+        side.write_text(compiled("pyproject.toml", *extras))
+        found = read(side)
+        # torch for processors only is another archive of the same version
+        side.write_text(f"torch=={found['torch'][0]}\n")
+        side.write_text(compiled(side, "--no-deps", local=True))
+        found["torch"][1].update(read(side)["torch"][1])
+    for path, cuda in ((LOCK, False), (CUDA, True)):
+        lines = []
+        for name, (version, hashes) in sorted(found.items()):
+            if bool(FOR_CUDA.match(name)) == cuda:
+                lines.append(" \\\n    --hash=".join([f"{name}=={version}", *sorted(hashes)]))
+        path.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+        print(f"{path.name}: {len(lines)} packages")
+
+
+if __name__ == "__main__":
+    main()
