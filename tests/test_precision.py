@@ -57,18 +57,18 @@ def test_near_full_precision_but_not_the_same(clients, name):
     full, _ = trained(clients, MODELS[name])
     moved = (full - fed.initial()).norm()
     assert low.dtype == torch.float32 and torch.isfinite(low).all()
-    assert 0 < (low - full).norm() < 0.05 * moved
+    assert 0 < (low - full).norm() < 0.1 * moved
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_engines_agree(clients, name):
-    """To bfloat16's digits: sums over a batch are rounded in another order."""
+    """To bfloat16's digits: sums are rounded in another order, and a maximum may move."""
     loop, fed = trained(clients, MODELS[name], precision="bf16", engine="loop")
     moved = (loop - fed.initial()).norm()
     engines = ["threads"] if name in ("BatchNorm", "LSTM") else ["threads", "stacked"]
     for engine in engines:
         other, _ = trained(clients, MODELS[name], precision="bf16", engine=engine)
-        assert (other - loop).norm() < 0.05 * moved, engine
+        assert (other - loop).norm() < 0.1 * moved, engine
 
 
 def test_tests_are_in_full_precision(clients):

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import warnings
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -196,10 +197,39 @@ def test_a_chunk_has_room_for_adams_memory():
         pfl_lib.Federation(data, clients, "mlp", optimizer=kind, device="cpu")
         for kind in ("sgd", "adam")
     )
-    assert "34 of 100 clients at once" in sgd.plan()
-    assert "13 of 100 clients at once" in adam.plan()
+    with threads(1):
+        assert "13 of 100 clients at once" in sgd.plan()
+        assert "6 of 100 clients at once" in adam.plan()
     rows = {"w": torch.empty(100, adam.d)}
     assert adam._chunk(100, Work(rows=rows, optimizer="sgd")) == sgd._chunk(100)
+
+
+@contextmanager
+def threads(count):
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_few_cores_take_shards_of_their_own():
+    """Two threads that share an operator wait for each other; two shards do not.  A small stack
+    is not worth two threads, and many cores share the operators again."""
+    data = pfl_lib.data.load("mnist5k")
+    fed = pfl_lib.Federation(data, partition.iid(data, clients=100), "logistic_regression", lr=0.1)
+    who = fed.everyone
+    with threads(2):
+        assert fed._chunk(100) == (50, 2) and "on each of 2 threads" in fed.plan()
+        assert fed._chunk(8) == (8, 2)
+        two = pfl_lib.train(fed, fed.initial(), who)
+    with threads(8):
+        assert fed._chunk(100) == (100, 1)
+    with threads(1):
+        assert fed._chunk(100) == (100, 1)
+        one = pfl_lib.train(fed, fed.initial(), who)
+    assert torch.allclose(one, two, atol=1e-6)
 
 
 MEMORY = """
