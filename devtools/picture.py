@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from PIL import Image
+from PIL import Image, ImageChops
 
 from devtools import browser
 
@@ -21,8 +21,11 @@ PICTURE = ROOT / "static" / "img" / "explorer.gif"
 WALL = ROOT / "static" / "img" / "explorers"
 WIDTH, SHOWN, COLORS = 900, 620, 48  # pixels on the page, pixels in the picture, colours
 SIGMAS = (8.0, 5.0, 3.2, 2.2, 1.6, 1.2, 0.9, 0.65, 0.45, 0.3)  # from all alike to every one alone
-THUMB = 360  # pixels across a picture of the wall
+THUMB = (480, 360)  # pixels of a picture of the wall
 SHOWN_AS = {"FedAMPRounds": {"round": 40}, "Shrinkage": {"lam": 0.5}}
+SEVERAL = ("FourRules",)  # all its panels are the picture
+# numbers and names of axes would be too small to read
+BARE = ".pfl-tick, .pfl-axis, .pfl-frame, .pfl-grid, .pfl-panel-title { display: none !important }"
 PAGE = """<!DOCTYPE html><meta charset="utf-8">
 <style>body {{ margin: 12px; font: 16px system-ui, sans-serif; background: white }}</style>{}"""
 
@@ -68,20 +71,32 @@ def wall(folder=WALL):
     with tempfile.TemporaryDirectory() as place, browser.chromium() as running:
         for name in explore.__all__[1:]:
             page = running.new_page(
-                viewport={"width": 420, "height": 900},
-                device_scale_factor=1.5,
+                viewport={"width": 860 if name in SEVERAL else 420, "height": 900},
+                device_scale_factor=2,
                 reduced_motion="reduce",
             )
             path = Path(place) / "page.html"
             figure = getattr(explore, name)(**SHOWN_AS.get(name, {}))
             path.write_text(PAGE.format(figure._repr_html_()), encoding="utf-8")
             page.goto(path.as_uri())
-            shot = page.locator("svg[data-panel] >> nth=0").screenshot()
-            picture = Image.open(io.BytesIO(shot)).convert("RGB")
-            size = (THUMB, round(THUMB * picture.height / picture.width))
-            picture.resize(size, Image.LANCZOS).save(folder / f"{name}.webp", quality=82)
+            page.add_style_tag(content=BARE)
+            part = ".pfl-panels" if name in SEVERAL else "svg[data-panel]"
+            shot = page.locator(part).first.screenshot()
+            fitted(Image.open(io.BytesIO(shot)).convert("RGB")).save(
+                folder / f"{name}.webp", quality=82
+            )
             page.close()
     return folder
+
+
+def fitted(picture, size=THUMB):
+    """The drawn part of a picture, as large as it fits, in the middle of white."""
+    drawn = picture.crop(ImageChops.invert(picture).getbbox())
+    part = min(size[0] / drawn.width, size[1] / drawn.height)
+    drawn = drawn.resize((round(part * drawn.width), round(part * drawn.height)), Image.LANCZOS)
+    card = Image.new("RGB", size, "white")
+    card.paste(drawn, ((size[0] - drawn.width) // 2, (size[1] - drawn.height) // 2))
+    return card
 
 
 if __name__ == "__main__" and sys.argv[1:2] == ["wall"]:

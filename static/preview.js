@@ -70,7 +70,9 @@
     asked = null;
     tip.hidden = true;
   }
-  const linkAt = (event) => event.target.closest?.(".bd-article a.reference.internal[href*='#']");
+  // not a situation of the playground or of an explorer: #m=fedamp, #ALABox?eta=1
+  const linkAt = (event) =>
+    event.target.closest?.(".bd-article a.reference.internal[href*='#']:not([href*='='], [href$='?'])");
   document.addEventListener("pointerover", (event) => {
     if (event.pointerType !== "mouse" || tip.contains(event.target)) return clearTimeout(timer);
     const link = linkAt(event);

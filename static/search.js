@@ -8,11 +8,12 @@
     κ: "kappa", λ: "lambda", μ: "mu", ξ: "xi", π: "pi", ρ: "rho", σ: "sigma", τ: "tau", φ: "phi",
     χ: "chi", ψ: "psi", ω: "omega",
   };
+  const LETTERS = Object.fromEntries(Object.entries(GREEK).map(([letter, name]) => [name, letter]));
   const FRAME = new Set(
     ("how what why when where which who do does did can could should would is are was i me my we you " +
       "a an the to of in on for with and or there it its").split(" "),
   );
-  const CHROME = ".headerlink, script, style, nav, button, summary, .pfl-explorer, .tag_hide-cell, .tag_remove-cell";
+  const CHROME = ".headerlink, script, noscript, style, nav, button, summary, .pfl-explorer, .tag_hide-cell, .tag_remove-cell";
 
   // A page's place in the book. What a page is about still decides (its title counts 15); among pages
   // that merely mention a word, those that explain it come first.
@@ -30,21 +31,32 @@
     [/^notebooks\/experiments\//, -3],
     [/^(genindex|py-modindex|prf-prf)$/, -9],
   ];
-  // Words that many pages use: the one that explains it is asked for.
+  // Words that many pages use: the one that explains it is asked for. A letter is explained by the notation.
   const HOMES = {
+    ...Object.fromEntries(Object.values(GREEK).map((name) => [name, "book/notation"])),
+    batchnorm: "notebooks/reference/fedbn",
+    straggler: "notebooks/09_plga",
+    stragglers: "notebooks/09_plga",
+  };
+  // ... and then by the chapter where it is at home.
+  const CHAPTERS = {
+    sigma: "notebooks/04_fedamp",
+    xi: "notebooks/04_fedamp",
+    alpha: "notebooks/04_fedamp",
     tau: "notebooks/06_heurfedamp",
     delta: "notebooks/07_fedacs",
-    xi: "notebooks/04_fedamp",
-    batchnorm: "notebooks/reference/fedbn",
   };
-  let home = null;
+  let home = null,
+    chapterOf = null,
+    asked = [];
   Scorer.score = ([docname, title, anchor, , score]) => {
     const place = PLACES.find(([pattern]) => pattern.test(docname)),
       chapter = /^notebooks\/(\d\d)_/.exec(docname);
     return (
       score +
       (place ? place[1] : 0) +
-      (docname === home ? 1 : 0) +
+      (docname === home ? 20 : 0) +
+      (docname === chapterOf ? 8 : 0) +
       (anchor && !/^book\/(notation|glossary)$/.test(docname) ? -2 : 0) + // the page before its sections
       (chapter ? (30 - Number(chapter[1])) / 100 : 0)
     );
@@ -68,17 +80,35 @@
   Search._parseQuery = (query) => {
     const words = query.replace(/[α-ω]/g, (letter) => ` ${GREEK[letter] ?? letter} `).trim().split(/\s+/);
     const kept = words.filter((word) => !FRAME.has(word.toLowerCase().replace(/[?!.,]/g, "")));
-    home = HOMES[kept.join(" ").toLowerCase()] ?? null;
+    asked = kept.map((word) => word.toLowerCase());
+    home = HOMES[asked.join(" ")] ?? null;
+    chapterOf = CHAPTERS[asked.join(" ")] ?? null;
     return parse((kept.length ? kept : words).join(" "));
   };
 
+  // The text that an excerpt is cut from: without chrome, formulas as far as letters can write them,
+  // and without code, unless the word is nowhere else.
+  const readable = (text) =>
+    text
+      .replace(/\\[a-zA-Z]+/g, (word) => LETTERS[word.slice(1)] ?? " ")
+      .replace(/\\[()[\]]|[{}$]/g, "")
+      .replace(/\s+/g, " ");
   const toText = Search.htmlToText;
   Search.htmlToText = (text, anchor) => {
     const page = new DOMParser().parseFromString(text, "text/html"),
       article = page.querySelector("article.bd-article");
     if (!article) return toText(text, anchor);
     article.querySelectorAll(CHROME).forEach((node) => node.remove());
-    const part = anchor && article.querySelector(`[id="${CSS.escape(anchor.slice(1))}"]`);
-    return (part || article).textContent;
+    const part = (anchor && article.querySelector(`[id="${CSS.escape(anchor.slice(1))}"]`)) || article,
+      prose = part.cloneNode(true);
+    prose.querySelectorAll(".cell_input, .highlight, h1").forEach((node) => node.remove());
+    const words = readable(prose.textContent),
+      low = words.toLowerCase(),
+      letters = asked.map((word) => LETTERS[word] ?? word);
+    return [...asked, ...letters].some((word) => low.includes(word)) ? words : readable(part.textContent);
   };
+  // A letter that was asked for by name is found in the text as the letter.
+  const summary = Search.makeSearchSummary;
+  Search.makeSearchSummary = (text, keywords, anchor) =>
+    summary(text, [...keywords, ...[...keywords].map((word) => LETTERS[word] ?? word)], anchor);
 })();

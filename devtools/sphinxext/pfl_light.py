@@ -34,8 +34,11 @@ MATHS = [
 ]
 CHAPTER = re.compile(
     r'(<li class="toctree-l1[^"]*"><a class="[^"]*" href="(?:[^"]*/)?0?(\d+[a-z]?)_[a-z_]+\.html">)'
+    r'(?!<span class="pfl-chapter")'  # a page that was not written anew has it already
 )
-CURRENT = re.compile(r'(<li class="toctree-l1 current[^"]*"><a class="[^"]*" href="#">)')
+CURRENT = re.compile(
+    r'(<li class="toctree-l1 current[^"]*"><a class="[^"]*" href="#">)(?!<span class="pfl-chapter")'
+)
 LOST = """<!DOCTYPE html>
 <html lang="en">
 <head>

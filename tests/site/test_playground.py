@@ -8,7 +8,7 @@ import pytest
 from pfl_lib.book.explore import playground
 from pfl_lib.book.explore.base import KIT, _text
 
-ENGINE = "\n".join(map(_text, (*KIT, *playground.Playground.modules[:2], "playground_lab.js")))
+ENGINE = "\n".join(map(_text, (*KIT, *playground.Playground.modules[:3], "playground_lab.js")))
 # A run of the page's engine: of each round the drawn weights, the models, the accuracies.
 RUN = """([names, s, count]) => {
   const fed = federationOf(s);
@@ -120,3 +120,23 @@ def test_a_drawing_becomes_a_digit_as_the_file_has_them(engine):
     )
     assert sum(right) / len(right) > 0.75, sum(right)
     assert engine.evaluate("asDigit(new Uint8Array(168 * 168), 168)") is None
+
+
+def test_a_picture_of_weights_keeps_what_is_even_and_which_sign_is_where(engine):
+    """Interpolated, an even field stays even, and one weight is darkest at its own place."""
+    painted = """(weights) => {
+      const canvas = templateCanvas();
+      paintTemplate(canvas, weights, { ...THEMES.light, dark: false });
+      const { data } = canvas.getContext('2d').getImageData(0, 0, FINE, FINE);
+      return Array.from(data);
+    }"""
+    even = np.array(engine.evaluate(painted, [0.5] * 64)).reshape(32, 32, 4)
+    assert (even == even[0, 0]).all()
+    one = [0.0] * 64
+    one[8 * 5 + 2] = 1.0  # row 5, column 2: ink, please
+    red = np.array(engine.evaluate(painted, one)).reshape(32, 32, 4)[..., 0]
+    y, x = np.unravel_index(red.argmin(), red.shape)
+    assert (y // 4, x // 4) == (5, 2) and red.max() == 255
+    one[8 * 5 + 2] = -1.0  # none here: the other colour, and paler
+    blue = np.array(engine.evaluate(painted, one)).reshape(32, 32, 4)[..., 2]
+    assert red.min() < 60 and 120 < blue.min() < 220

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from devtools import measure
+from devtools.sphinxext import pfl_situations
 from pfl_lib import train
 from pfl_lib.book.explore import playground
 from pfl_lib.book.explore.playground import Playground
@@ -17,6 +18,8 @@ from tests.support.paths import ROOT
 AXE = (ROOT / "tests" / "site" / "vendor" / "axe" / "axe.min.js").read_text(encoding="utf-8")
 HEAD = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Play</title>
 <meta name="viewport" content="width=device-width"></head><body><main><h1>Play</h1><h2>Now</h2>"""
+ADDRESS = (ROOT / "pfl_lib/book/explore/playground.js").read_text(encoding="utf-8")
+ADDRESS = ADDRESS.partition("const ADDRESS = {")[2].partition("}")[0]
 QUICK = "#n=10&l=1"  # ten digits, one step: a round takes no time
 
 
@@ -224,6 +227,55 @@ def test_the_address_is_read_and_kept(show):
     assert (s["a"], s["data"], s["seed"]) == ("fedavg", "natural", 0)
 
 
+def test_the_address_opens_what_it_speaks_of(show):
+    page = show("#look=seeds&liar=5")
+    assert page.get_by_role("tab", name="100 seeds").get_attribute("aria-selected") == "true"
+    assert page.locator(".pg-more").get_attribute("open") is not None
+    page.get_by_role("tab", name="The map").click()
+    assert address(page) == "#look=map&liar=5"
+    page.get_by_role("tab", name="Look at one client").click()
+    assert address(page) == "#liar=5"
+    page = show("#m=fedamp")
+    assert page.locator(".pg-more").get_attribute("open") is None
+
+
+def test_the_link_to_what_one_sees_can_be_copied(show):
+    page = show("#b=ditto&seed=7")
+    page.evaluate("navigator.clipboard.writeText = (text) => { window.copied = text; }")
+    page.locator("[data-share]").click()
+    page.wait_for_function("document.querySelector('[data-share]').textContent === 'Copied'")
+    assert page.evaluate("copied").endswith("play.html#b=ditto&seed=7")
+
+
+def test_a_method_brings_its_knob(show):
+    page = show("#m=fedavg&b=fedamp")
+    knob = {
+        name: page.locator(f".pg-front [data-key={name}]") for name in ("sigma", "sharpness", "p")
+    }
+    assert [k for k, node in knob.items() if node.is_visible()] == ["sigma"]
+    page.locator("select[data-key=b]").select_option("fedacs")
+    assert [k for k, node in knob.items() if node.is_visible()] == ["p"]
+    page.locator("select[data-key=a]").select_option("heurfedamp")
+    assert [k for k, node in knob.items() if node.is_visible()] == ["sharpness", "p"]
+
+
+def test_every_chapter_has_its_situation(show):
+    """Each part of each address is one that the page knows, and sets what it says."""
+    short = dict(re.findall(r"(\w+): \"(\w+)\"", ADDRESS))
+    whole = {name: key for key, name in short.items()}
+    page = show("#seed=1")
+    for chapter, (words, asked) in pfl_situations.SITUATIONS.items():
+        page.evaluate("(hash) => { location.hash = hash; }", asked)
+        page.wait_for_timeout(60)
+        given = dict(part.split("=") for part in asked.split("&"))
+        look = given.pop("look", "client")
+        state, first = data(page, "state"), Playground().settings
+        assert page.locator(f"[data-tab={look}]").get_attribute("aria-selected") == "true", chapter
+        wanted = {whole[name]: type(first[whole[name]])(v) for name, v in given.items()}
+        assert {**first, **wanted, "link": state["link"]} == state, chapter
+        assert words and not words.endswith(".")
+
+
 def test_nonsense_in_the_address_does_no_harm(show):
     page = show("#m=<b>&d=moon&s=x&seed=-4&g=999&n=1e9&liar=2.6&constructor=1")
     s = data(page, "state")
@@ -350,13 +402,54 @@ def test_the_reader_draws_the_curve(show, touch):
 # ---- small, and live ---------------------------------------------------------------------------
 
 
-def test_small_it_is_a_stage_a_sentence_and_a_link(show):
+def test_small_it_tells_its_story_in_three_acts_and_rests(show):
     page = show(widget=Playground(small=True, link="notebooks/play.html"), still=False, width=460)
     assert page.locator(".pg input, .pg select:visible").count() == 0
     assert page.locator(".pg-link").get_attribute("href") == "notebooks/play.html"
-    page.wait_for_function("document.querySelector('.pg-say').textContent.startsWith('Round 4')")
-    assert "listen to their like" in page.locator(".pg-say").inner_text()
-    assert page.evaluate("location.hash") == ""
+    means = []
+    for act in range(3):
+        page.wait_for_function(
+            f"document.querySelector('.pg-scenes [data-act=\"{act}\"]').ariaPressed === 'true' && "
+            f"document.querySelector('.pg').dataset.round >= {(8, 6, 14)[act]}"
+        )
+        means.append(float(page.locator(".pg-b .pg-server b").inner_text().strip(" \u00a0%")))
+    together, odds, like = means
+    assert together > 80 and odds < 50 and like > odds + 30
+    said = page.locator(".pg-say").inner_text().replace("\u00a0", " ")
+    assert f"{like:.0f} %" in said and "Nobody told them" in said
+    page.wait_for_timeout(1500)
+    assert data(page, "round") == 14 and page.evaluate("location.hash") == ""
+    page.locator("[data-play]").click()  # once more from the beginning, and stop
+    page.wait_for_function("document.querySelector('.pg').dataset.act === '0'")
+    page.get_by_role("button", name="Pause").click()
+    here = data(page, "round")
+    page.wait_for_timeout(900)
+    assert data(page, "round") == here
+
+
+def test_small_and_without_motion_each_act_stands_still(show):
+    page = show(widget=Playground(small=True), width=390)
+    assert data(page, "round") == 14 and not page.locator("[data-play]").is_visible()
+    page.get_by_role("button", name="Together").click()
+    assert data(page, "round") == 8 and "average" in page.locator(".pg-say").inner_text()
+    page.evaluate(AXE)
+    assert page.evaluate("() => axe.run().then(r => r.violations.map(v => v.id))") == []
+
+
+def test_on_a_phone_controls_and_picture_are_seen_together(show):
+    page = show(width=390, has_touch=True, is_mobile=True)
+    top = page.locator(".pg-drive").bounding_box()["y"]
+    stage = page.locator(".pg-b .pg-stage").bounding_box()
+    for name in ("how", "sigma"):
+        box = page.locator(f".pg-front [data-key={name}]").bounding_box()
+        assert top < box["y"] < stage["y"] and box["x"] + box["width"] < 390
+    assert stage["y"] + stage["height"] - top < 650
+    page.locator("[data-flip=a]").click()
+    assert page.locator(".pg-a .pg-stage").is_visible() and not page.locator(".pg-b").is_visible()
+    page.locator("[data-tour]").click()  # what is asked for stands before the picture
+    chart = page.locator("svg[data-panel=chart]").bounding_box()
+    assert chart["y"] < page.locator(".pg-b .pg-stage").bounding_box()["y"]
+    assert not page.locator(".pg-front").is_visible()
 
 
 WIRED = """async ([esm, state]) => {

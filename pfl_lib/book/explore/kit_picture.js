@@ -213,10 +213,14 @@ class Picture {
       class: "pfl-frame",
     });
     if (xlabel)
-      this.text((left + this.width - right) / 2, this.height - 4, xlabel, { "text-anchor": "middle" });
+      this.text((left + this.width - right) / 2, this.height - 4, xlabel, {
+        "text-anchor": "middle",
+        class: "pfl-text pfl-axis",
+      });
     if (ylabel)
       this.text(12, (top + this.height - bottom) / 2, ylabel, {
         "text-anchor": "middle",
+        class: "pfl-text pfl-axis",
         transform: `rotate(-90 12 ${(top + this.height - bottom) / 2})`,
       });
   }

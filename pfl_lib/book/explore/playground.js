@@ -13,8 +13,8 @@ const FEDERATIONS = {
 const HOW = {
   alike: () => "not at all",
   classes: (s) => `${HELD[s.how]} of 10 digits`,
-  names: (s) => (s.how ? `${s.how} pair${s.how > 1 ? "s" : ""} swapped` : "same names"),
-  natural: (s) => (s.how ? `${percent(s.how / MOST)} own stretch` : "well shuffled"),
+  names: (s) => (s.how ? `${s.how} swap${s.how > 1 ? "s" : ""}` : "same names"),
+  natural: (s) => (s.how ? `${percent(s.how / MOST)} own` : "shuffled"),
 };
 // How settings are written in the address, behind #: m=fedamp&d=names&s=.1&seed=3
 const ADDRESS = {
@@ -40,8 +40,8 @@ function readAddress(text, first) {
   }
   return out;
 }
-function writeAddress(s, first) {
-  const parts = [];
+function writeAddress(s, first, tab) {
+  const parts = tab === "client" ? [] : [`look=${tab}`];
   for (const [key, name] of Object.entries(ADDRESS)) {
     const now = key === "groups" ? s.groups.join("") : String(s[key]),
       was = key === "groups" ? first.groups.join("") : String(first[key]);
@@ -63,6 +63,7 @@ const WORDS = {
   model: Object.keys(MODELS),
 };
 const QUIET = new Set(["shown", "round"]); // settings that do not start the runs anew
+const BEHIND = ["size", "steps", "unit", "self_weight", "away", "liar", "seed", "model"]; // "More to set"
 
 function playground({ model, el }) {
   const keys = model.get("_settings"),
@@ -74,10 +75,11 @@ function playground({ model, el }) {
   const first = structuredClone(state());
   if (onPage && !tiny && location.hash.includes("="))
     for (const [k, v] of Object.entries(readAddress(location.hash, first))) model.set(k, v);
+  page.small = tiny;
 
   let fed, runs, curves, theme, chosen = 0, playing = false, phase = 0, last = 0, frame = 0, speed = "normal",
     visible = false, pending = null, printing = false, drawn = null, step = null, guess = null, sketch = null, asked = false,
-    solo = false, alive = true, spoken = "", ghosts = [], tab = "client", job = 0, showB = true; // prettier-ignore
+    solo = false, alive = true, spoken = "", ghosts = [], tab = "client", job = 0, showB = true, act = 0, next = 0; // prettier-ignore
   const names = () => ({ a: state().a, b: state().b });
 
   // ---- what there is to see ------------------------------------------------------------------
@@ -131,7 +133,19 @@ function playground({ model, el }) {
   const pace = element("select", { "data-speed": "", "aria-label": "Speed" });
   for (const word of Object.keys(SPEEDS)) pace.append(element("option", { value: word }, word));
   pace.value = speed;
-  const flip = element("button", { type: "button", class: "pg-flip", "aria-pressed": "false" });
+  // where there is room for one stage only: which of the two
+  const flips = ["a", "b"].map((w) => {
+    const button = element("button", { type: "button", "data-flip": w });
+    button.addEventListener("click", () => {
+      showB = w === "b";
+      paint();
+    });
+    return button;
+  });
+  const flip = element("div", { class: "pg-flip", role: "group", "aria-label": "Which method" }, ...flips);
+  const guide = element("button", { type: "button", class: "pg-go", "data-tour": "" }, "Six-step tour"),
+    share = element("button", { type: "button", "data-share": "" }, "Copy link");
+  guide.addEventListener("click", () => enter(0));
 
   const change = (page.change = (values) => {
     const whole = new Set(keys.filter((k) => LIMITS[k] && LIMITS[k][2]));
@@ -160,6 +174,19 @@ function playground({ model, el }) {
     (...some) =>
     (s) =>
       !some.some((m) => s.a === m || s.b === m);
+  // a knob that only its method has: there while the method is
+  const ofMethod = (key, used, spec) =>
+    knob((p) => {
+      const { node, refresh } = slider(key, spec)(p);
+      return {
+        node,
+        refresh(s) {
+          node.hidden = !used(s);
+          refresh(s);
+        },
+      };
+    });
+  const has = (m) => (s) => s.a === m || s.b === m;
   const federations = Object.fromEntries(Object.entries(FEDERATIONS).map(([k, f]) => [k, f.label]));
   const about = element("p", { class: "pg-about" });
   const different = slider("how", {
@@ -176,6 +203,27 @@ function playground({ model, el }) {
     knob((p) => {
       const { node, refresh } = different(p);
       return { node, refresh: (s) => refresh(s.data === "alike" ? { ...s, how: 0 } : s) }; // alike: at zero
+    }),
+    ofMethod("sigma", (s) => has("fedamp")(s) && s.unit === "median", {
+      label: "FedAMP’s σ",
+      values: [0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 2, 3, 10],
+      show: (v) => `${v} × median`,
+    }),
+    ofMethod("width", (s) => has("fedamp")(s) && s.unit === "absolute", {
+      label: "FedAMP’s σ",
+      values: [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100],
+    }),
+    ofMethod("sharpness", has("heurfedamp"), {
+      label: "HeurFedAMP’s sharpness",
+      min: 0,
+      max: 100,
+      step: 5,
+    }),
+    ofMethod("p", has("fedacs"), {
+      label: "FedACS’s p, which sets δ",
+      min: 0,
+      max: 1,
+      step: 0.05,
     }),
   );
   const more = element(
@@ -195,20 +243,6 @@ function playground({ model, el }) {
         }),
       ),
       knob(
-        slider("sigma", {
-          label: "σ, × median",
-          values: [0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 2, 3, 10],
-          off: (s) => uses("fedamp")(s) || s.unit !== "median",
-        }),
-      ),
-      knob(
-        slider("width", {
-          label: "σ, absolute",
-          values: [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100],
-          off: (s) => uses("fedamp")(s) || s.unit !== "absolute",
-        }),
-      ),
-      knob(
         slider("self_weight", {
           label: "self-weight 1 − τ",
           min: 0,
@@ -217,16 +251,6 @@ function playground({ model, el }) {
           off: uses("fedamp", "heurfedamp"),
         }),
       ),
-      knob(
-        slider("sharpness", {
-          label: "HeurFedAMP’s sharpness",
-          min: 0,
-          max: 100,
-          step: 5,
-          off: uses("heurfedamp"),
-        }),
-      ),
-      knob(slider("p", { label: "FedACS’s p (sets δ)", min: 0, max: 1, step: 0.05, off: uses("fedacs") })),
       knob(slider("away", { label: "clients away each round", min: 0, max: 6 })),
       knob(
         slider("liar", {
@@ -247,7 +271,7 @@ function playground({ model, el }) {
   );
   const classes = knob(
     choice("shown", {
-      label: "Show what they look for when they say",
+      label: "What their models look for when they say",
       options: Object.fromEntries(range(CLASSES).map((c) => [c, String(c)])),
     }),
   );
@@ -258,18 +282,11 @@ function playground({ model, el }) {
   // ---- the story -----------------------------------------------------------------------------
   const tour = element("div", { class: "pg-tour" });
   function tell() {
-    if (step === null) {
-      const start = element(
-        "button",
-        { type: "button", class: "pg-go", "data-tour": "" },
-        "Take the six-step tour",
-      );
-      start.addEventListener("click", () => enter(0));
-      return tour.replaceChildren(
-        element("span", {}, "Twelve clients learn to read digits, right here in the page. "),
-        start,
-      );
-    }
+    guide.hidden = step !== null;
+    tour.hidden = step === null;
+    el.classList.toggle("pg-touring", step !== null);
+    el.classList.toggle("pg-last", step === STORY.length - 1);
+    if (step === null) return tour.replaceChildren();
     const { title, ask, tell: truth } = STORY[step];
     const leave = element("button", { type: "button", class: "pg-quiet" }, "Leave the tour");
     leave.addEventListener("click", () => {
@@ -278,6 +295,7 @@ function playground({ model, el }) {
       guess = sketch = null;
       tell();
       paint();
+      guide.focus({ preventScroll: true });
     });
     const done = runs.b.k >= ROUNDS && asked;
     const parts = [
@@ -315,7 +333,7 @@ function playground({ model, el }) {
         else start();
       });
       parts.push(
-        element("p", { class: "pg-hint" }, "Draw its curve into the chart below, or slide to where it will end."),
+        element("p", { class: "pg-hint" }, "Draw its curve into the chart, or slide to where it will end."),
         element(
           "div",
           { class: "pg-guess" },
@@ -424,7 +442,7 @@ function playground({ model, el }) {
     showB = true;
     tell();
     paint();
-    const target = tour.querySelector("input, button");
+    const target = tour.querySelector("[data-guess], [data-next]");
     if (target) target.focus({ preventScroll: true });
   }
 
@@ -449,7 +467,10 @@ function playground({ model, el }) {
         },
         text,
       );
-      button.addEventListener("click", () => openTab(k));
+      button.addEventListener("click", () => {
+        openTab(k);
+        address();
+      });
       Object.entries({
         role: "tabpanel",
         id: `panel-${k}-${page.id}`,
@@ -471,6 +492,7 @@ function playground({ model, el }) {
     event.preventDefault();
     openTab(all[(all.indexOf(tab) + way + all.length) % all.length]);
     tabs[tab].focus();
+    address();
   });
   function openTab(k) {
     tab = k;
@@ -484,7 +506,7 @@ function playground({ model, el }) {
 
   // one client
   const rows = Object.fromEntries(
-    ["a", "b"].map((w) => [w, range(CLASSES).map(() => small({ class: "pg-pixels pg-template" }))]),
+    ["a", "b"].map((w) => [w, range(CLASSES).map(templateCanvas)]),
   );
   const labelled = (canvas, text) => element("figure", {}, canvas, element("figcaption", {}, text));
   const lines = Object.fromEntries(
@@ -527,12 +549,10 @@ function playground({ model, el }) {
       );
     }
     for (const w of ["a", "b"]) {
-      const run = runs[w],
-        all = range(CLASSES).map((c) => fed.model.template(run.models[chosen], c)),
-        full = Math.max(0.35, ...all.map((t) => t.reduce((m, v) => Math.max(m, Math.abs(v)), 0)));
+      const run = runs[w];
       lines[w].head.textContent =
         `${METHODS[run.name].label}: what its model looks for, name by name (${percent(run.accuracy[chosen])} right)`;
-      all.forEach((t, c) => paintPicture(rows[w][c], t, weightColour(theme, full)));
+      rows[w].forEach((canvas, c) => paintTemplate(canvas, fed.model.template(run.models[chosen], c), theme));
     }
     const heard = runs.b.xi[chosen].map((v, j) => [v, j]).filter(([v, j]) => j !== chosen && v > 0.015);
     heard.sort((x, y) => y[0] - x[0]);
@@ -567,8 +587,9 @@ function playground({ model, el }) {
   sample.addEventListener("click", () => {
     const { pixels, all } = digits(),
       k = all.test[(examples++ * 37) % all.test.length];
-    pad.clear();
-    ask(pixels.slice(k * PIXELS, (k + 1) * PIXELS));
+    const picture = pixels.slice(k * PIXELS, (k + 1) * PIXELS);
+    pad.show(picture);
+    ask(picture);
   });
   const verdict = element("p", { class: "pg-line", role: "status" });
   panels.draw.append(
@@ -926,26 +947,30 @@ function playground({ model, el }) {
     }
     pending.b ??= names().a === names().b ? pending.a : advance(runs.b, fed);
   }
+  const rounds = () => (tiny ? ACTS[act].rounds : ROUNDS);
   function land() {
     prepare();
     runs = pending;
     pending = null;
     for (const w of ["a", "b"]) curves[w].push(point(runs[w]));
-    if (runs.b.k >= ROUNDS) {
+    const over = runs.b.k >= rounds();
+    if (over) {
+      const going = playing;
       stop();
       if (step !== null && asked) tell();
-      if (tiny)
-        setTimeout(
-          () => alive && visible && !calm.matches && page.change({ seed: (state().seed + 1) % 100 }),
-          3500,
-        );
+      if (tiny && going && act + 1 < ACTS.length) next = setTimeout(() => alive && perform(act + 1), 1100);
     }
-    speak();
+    if (!tiny || over) speak(); // small, it speaks once an act
     paint(false);
     hand_over(!playing);
   }
   function start() {
-    if (runs.b.k >= ROUNDS) restart();
+    clearTimeout(next);
+    next = 0;
+    if (runs.b.k >= rounds()) {
+      if (tiny) return perform((act + 1) % ACTS.length);
+      restart();
+    }
     playing = true;
     phase = 0;
     last = performance.now();
@@ -957,10 +982,24 @@ function playground({ model, el }) {
     phase = 0;
     cancelAnimationFrame(frame);
     frame = 0;
+    clearTimeout(next);
+    next = 0;
     paintButtons();
   }
+  // small: the story in three acts
+  function perform(k) {
+    act = k;
+    el.dataset.act = k;
+    clearTimeout(next);
+    next = 0;
+    playing = false;
+    change({ ...ACTS[k].set, a: ACTS[k].set.b });
+    restart();
+    if (calm.matches) return finish();
+    start();
+  }
   function finish() {
-    while (runs.b.k < ROUNDS) {
+    while (runs.b.k < rounds()) {
       prepare();
       runs = pending;
       pending = null;
@@ -979,7 +1018,7 @@ function playground({ model, el }) {
     frame = 0;
     if (!playing || !visible || !alive) return;
     if (!el.isConnected) return stop();
-    phase += Math.min(100, now - last) / SPEEDS[tiny ? "normal" : speed];
+    phase += Math.min(100, now - last) / (tiny ? ACTS[act].pace : SPEEDS[speed]);
     last = now;
     prepare(false);
     if (phase >= 1) {
@@ -997,11 +1036,7 @@ function playground({ model, el }) {
   function sentence() {
     const s = fed.s,
       [a, b] = [METHODS[runs.a.name].label, METHODS[runs.b.name].label];
-    if (tiny) {
-      if (runs.b.k < 4)
-        return "Twelve clients. Three groups call the same digits by different names, and nobody says so.";
-      return `Round ${runs.b.k}: one average for all reads ${percent(runs.a.mean)}. Clients that listen to their like read ${percent(runs.b.mean)}.`;
-    }
+    if (tiny) return ACTS[act].say(percent(runs.b.mean), runs.b.k);
     if (runs.b.k === 0)
       return `${FEDERATIONS[s.data].words} ${step !== null ? "First your guess, above." : calm.matches ? "Press Step." : "Press Play."}`;
     const both =
@@ -1030,6 +1065,11 @@ function playground({ model, el }) {
   function paintButtons() {
     play.textContent = playing ? "❚❚ Pause" : "▶ Play";
     play.hidden = pace.hidden = calm.matches;
+    play.disabled = one.disabled = again.disabled = step !== null && !asked; // a guess comes first
+    if (!tiny) return;
+    const going = playing || next > 0;
+    play.textContent = going ? "❚❚" : runs && runs.b.k >= rounds() && act + 1 === ACTS.length ? "↻" : "▶";
+    play.setAttribute("aria-label", going ? "Pause" : "Play");
   }
   // after a round only what a round changes; otherwise everything
   function paint(all = true) {
@@ -1050,21 +1090,25 @@ function playground({ model, el }) {
       if (!playing || !pending) stages[w].fly(null, theme);
     }
     words.textContent = sentence();
+    flips.forEach((button, k) => {
+      const w = "ab"[k];
+      button.textContent = `${METHODS[s[w]].label} ${percent(runs[w].mean)}`;
+      button.setAttribute("aria-pressed", String(showB === (w === "b")));
+    });
+    scenes.forEach((button, k) => button.setAttribute("aria-pressed", String(k === act)));
     if (all) {
-      flip.textContent = showB ? `Show A: ${METHODS[s.a].label}` : `Show B: ${METHODS[s.b].label}`;
-      flip.setAttribute("aria-pressed", String(!showB));
       about.textContent =
         FEDERATIONS[s.data].words + (grouped(s) ? " Drag a client into another group." : "");
       for (const { refresh } of knobs) refresh(s);
       el.dataset.state = JSON.stringify(s);
     }
     paintButtons();
+    el.dataset.round = runs.b.k;
     if (tiny) return;
     drawChart();
     if (tab === "client") paintClient();
     if (tab === "draw") paintAnswers();
     if (tab === "seeds" || tab === "map") paintLab(tab);
-    el.dataset.round = runs.b.k;
     el.dataset.means = JSON.stringify([runs.a.mean, runs.b.mean]);
   }
 
@@ -1090,7 +1134,7 @@ function playground({ model, el }) {
     if (!onPage || tiny) return;
     clearTimeout(writing);
     writing = setTimeout(() => {
-      const text = writeAddress(state(), first);
+      const text = writeAddress(state(), first, tab);
       if (text || location.hash.includes("="))
         history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
     }, 120);
@@ -1099,8 +1143,33 @@ function playground({ model, el }) {
     if (!onPage || tiny || !location.hash.includes("=")) return;
     const found = readAddress(location.hash, first);
     change({ ...structuredClone(first), ...found });
-    el.scrollIntoView({ block: "start" });
+    look();
+    if (tab === "client") el.scrollIntoView({ block: "start" });
   }
+  // What an address asks to see: a tab, and the knobs that it turns.
+  function look() {
+    const given = new URLSearchParams(location.hash.slice(1)),
+      wanted = given.get("look");
+    more.open ||= BEHIND.some((k) => given.has(ADDRESS[k]));
+    openTab(wanted in panels ? wanted : "client");
+    if (tab !== "client") bar.scrollIntoView({ block: "start" });
+  }
+  share.addEventListener("click", async () => {
+    const text = writeAddress(state(), first, tab),
+      link = location.href.split("#")[0] + (text ? `#${text}` : "");
+    try {
+      if (navigator.share && matchMedia("(pointer: coarse)").matches)
+        return await navigator.share({ title: document.title, url: link });
+      await navigator.clipboard.writeText(link);
+      share.textContent = "Copied";
+      aloud.textContent = spoken = "The link to what you see is copied.";
+      setTimeout(() => {
+        share.textContent = "Copy link";
+      }, 1800);
+    } catch (problem) {
+      if (problem.name !== "AbortError") prompt("The link to what you see:", link);
+    }
+  });
   const rowsOf = (run) => {
     const d = fed.model.d,
       all = new Float64Array(CLIENTS * d);
@@ -1130,7 +1199,7 @@ function playground({ model, el }) {
 
   // ---- put together -------------------------------------------------------------------------------
   play.addEventListener("click", () => {
-    if (playing) {
+    if (playing || next) {
       stop();
       paint();
       hand_over(true);
@@ -1138,7 +1207,7 @@ function playground({ model, el }) {
   });
   one.addEventListener("click", () => {
     stop();
-    if (runs.b.k >= ROUNDS) restart();
+    if (runs.b.k >= rounds()) restart();
     land();
     hand_over(true);
   });
@@ -1152,27 +1221,43 @@ function playground({ model, el }) {
   pace.addEventListener("change", () => {
     speed = pace.value;
   });
-  flip.addEventListener("click", () => {
-    showB = !showB;
-    paint();
-  });
   el.classList.add("pfl-explorer", "pg", "tex2jax_ignore", "mathjax_ignore");
   el.classList.toggle("pg-small", tiny);
   const both = element("div", { class: "pg-stages" }, halves.a, halves.b);
   const link = el.dataset.link || model.get("link");
   const card = element("section", { class: "pfl-card pg-card", "aria-label": "The federation playground" });
-  if (tiny) card.append(both, words, aloud, element("a", { class: "pg-link", href: link }, "Play with it"));
+  const scenes = tiny
+    ? ACTS.map(({ title }, k) => {
+        const button = element("button", { type: "button", "data-act": k }, title);
+        button.addEventListener("click", () => perform(k));
+        return button;
+      })
+    : [];
+  if (tiny)
+    card.append(
+      both,
+      words,
+      aloud,
+      element("div", { class: "pg-scenes" }, play, ...scenes),
+      element("a", { class: "pg-link", href: link }, "Play with it"),
+    );
   else
     card.append(
+      element(
+        "div",
+        { class: "pg-top" },
+        element("div", { class: "pg-drive" }, play, one, again, pace),
+        element("div", { class: "pg-doors" }, guide, ...(onPage ? [share] : [])),
+      ),
       tour,
       front,
       about,
+      flip,
       both,
-      element("div", { class: "pg-drive" }, play, one, again, pace, flip),
+      classes,
       words,
       aloud,
       chart.figure,
-      classes,
       more,
       bar,
       ...Object.values(panels),
@@ -1186,7 +1271,7 @@ function playground({ model, el }) {
       p.width = wide;
       p.svg.setAttribute("viewBox", `0 0 ${wide} ${p.height}`);
     }
-    plane.margin[3] = plane.width < 500 ? 92 : 120;
+    plane.margin[3] = 100;
     chart.margin[1] = chart.width < 500 ? 12 : 124;
     if (theme) paint();
   };
@@ -1232,13 +1317,15 @@ function playground({ model, el }) {
   wires.push(["change:_to_a", () => takeBack("a")], ["change:_to_b", () => takeBack("b")]);
   for (const [event, act] of wires) model.on(event, act);
 
+  if (tiny) for (const [k, v] of Object.entries({ ...ACTS[0].set, a: ACTS[0].set.b })) model.set(k, v);
   restart();
   openTab("client");
   tell();
   measure();
   paint();
+  if (onPage && !tiny && location.hash.includes("=")) look();
   if (calm.matches) {
-    if (tiny) finish();
+    if (tiny) perform(ACTS.length - 1);
   } else {
     playing = true; // alive from the first second, while in view
     paintButtons();

@@ -108,6 +108,7 @@ class Pad {
     this.canvas.addEventListener("pointerdown", (event) => {
       event.preventDefault();
       this.canvas.setPointerCapture(event.pointerId);
+      if (this.shown) this.clear();
       last = at(event);
       stroke(last);
     });
@@ -127,6 +128,17 @@ class Pad {
     );
   }
   clear() {
+    this.shown = false;
     this.pen.clearRect(0, 0, this.side, this.side);
+  }
+  // A digit of 8 × 8 pixels; whoever begins to draw begins on white.
+  show(picture) {
+    this.clear();
+    this.shown = true;
+    const wide = this.side / 8;
+    picture.forEach((v, k) => {
+      this.pen.fillStyle = `rgb(0 0 0 / ${v / 15})`;
+      this.pen.fillRect((k % 8) * wide, Math.floor(k / 8) * wide, wide, wide);
+    });
   }
 }

@@ -39,16 +39,56 @@ function paintPicture(canvas, values, colour) {
   }
   pen.putImageData(image, 0, 0);
 }
-// Weights: the model wants ink here, or wants none; paper where it does not care.
-function weightColour(theme, full) {
-  const paper = channels(theme.paper),
-    [up, down] = [theme.heat, theme.cold].map(channels);
-  return (v) => {
-    const part = Math.min(1, Math.abs(v) / full) ** 0.8,
+// What a model looks for: blue where it wants ink, pale orange where it wants none. Eight pixels a
+// side are too coarse to be read, so the weights are interpolated (cubic, through the given values).
+const FINE = 32;
+const LOOKED_FOR = {
+  light: ["#0b3c6e", "#e68c3c"],
+  dark: ["#a8d8ff", "#d98032"],
+};
+const between = range(FINE).map((k) => {
+  const x = (k + 0.5) / (FINE / 8) - 0.5,
+    row = new Float64Array(8);
+  for (let j = Math.floor(x) - 1; j <= Math.floor(x) + 2; j++) {
+    const d = Math.abs(x - j),
+      near = 1.5 * d ** 3 - 2.5 * d ** 2 + 1,
+      far = -0.5 * d ** 3 + 2.5 * d ** 2 - 4 * d + 2;
+    row[clamp(j, 0, 7)] += d < 1 ? near : far;
+  }
+  return row;
+});
+const fine = new Float64Array(FINE * FINE),
+  half = new Float64Array(FINE * 8);
+function paintTemplate(canvas, weights, theme) {
+  let full = 0.35; // below it a model has hardly learned anything: pale
+  for (let k = 0; k < FINE; k++)
+    for (let x = 0; x < 8; x++) {
+      let v = 0;
+      for (let y = 0; y < 8; y++) v += between[k][y] * weights[8 * y + x];
+      half[8 * k + x] = v;
+    }
+  for (let k = 0; k < FINE; k++)
+    for (let l = 0; l < FINE; l++) {
+      let v = 0;
+      for (let x = 0; x < 8; x++) v += between[l][x] * half[8 * k + x];
+      fine[FINE * k + l] = v;
+      if (Math.abs(v) > full) full = Math.abs(v);
+    }
+  const pen = canvas.getContext("2d"),
+    image = (canvas.pgImage ??= pen.createImageData(FINE, FINE)),
+    paper = channels(theme.paper),
+    [up, down] = LOOKED_FOR[theme.dark ? "dark" : "light"].map(channels);
+  for (let p = 0; p < fine.length; p++) {
+    const v = fine[p],
+      part = Math.min(1, Math.abs(v) / (0.9 * full)) ** 0.7 * (v > 0 ? 1 : 0.45),
       to = v > 0 ? up : down;
-    return paper.map((c, k) => c + (to[k] - c) * part);
-  };
+    for (let c = 0; c < 3; c++) image.data[4 * p + c] = paper[c] + (to[c] - paper[c]) * part;
+    image.data[4 * p + 3] = 255;
+  }
+  pen.putImageData(image, 0, 0);
 }
+const templateCanvas = () =>
+  element("canvas", { width: FINE, height: FINE, class: "pg-pixels pg-template" });
 const inkColour = (theme) => {
   const [paper, ink] = [theme.paper, theme.ink].map(channels);
   return (v) => paper.map((c, k) => c + ((ink[k] - c) * v) / 15);
@@ -63,7 +103,7 @@ class Stage {
     this.server = element("div", { class: "pg-server", "aria-hidden": "true" });
     this.node = element("div", { class: "pg-stage", role: "group" }, this.sky, this.server);
     for (const i of range(CLIENTS)) {
-      const template = small({ class: "pg-pixels pg-template" }),
+      const template = templateCanvas(),
         hand = element("canvas", { width: 26, height: 8, class: "pg-pixels pg-hand" });
       const coin = element(
         "button",
@@ -175,8 +215,6 @@ class Stage {
     this.theme = theme;
     const moved = this.seated !== groups.join() + s.data;
     this.seated = groups.join() + s.data;
-    const templates = run.models.map((w) => fed.model.template(w, s.shown)),
-      full = Math.max(0.35, ...templates.map((t) => t.reduce((m, v) => Math.max(m, Math.abs(v)), 0)));
     this.coins.forEach(({ coin, template, hand }, i) => {
       const colour = PALETTE[groups[i]],
         away = run.k > 0 && !run.who.includes(i),
@@ -198,7 +236,7 @@ class Stage {
         "aria-label",
         `client ${i + 1}${where}, ${right} % right${away ? ", away this round" : ""}${liar ? ", lies" : ""}`,
       );
-      paintPicture(template, templates[i], weightColour(theme, full));
+      paintTemplate(template, fed.model.template(run.models[i], s.shown), theme);
       const key = [fed.clients[i].hand.slice(0, 3), theme.paper].join();
       if (hand.dataset.key !== key) {
         hand.dataset.key = key;
@@ -211,7 +249,12 @@ class Stage {
         });
       }
     });
-    this.server.textContent = run.name === "separate" ? "nobody talks" : "server";
+    if (this.page.small)
+      this.server.replaceChildren(
+        element("b", {}, percent(run.mean)),
+        element("small", {}, "read correctly"),
+      );
+    else this.server.textContent = run.name === "separate" ? "nobody talks" : "server";
     const label = METHODS[run.name].label;
     this.node.setAttribute(
       "aria-label",

@@ -1,4 +1,4 @@
-// Six steps, each with a guess before the truth.
+// Six steps, each with a guess before the truth; and, small, the same story in three acts.
 
 const percent = (v) => `${Math.round(100 * v)}\u00a0%`;
 const STORY = [
@@ -41,5 +41,39 @@ const STORY = [
     ask: "Real life: twelve stretches of the digits as they were collected, so each client has its own few writers. Will Ditto, a personal model on a leash to the average, get further than FedAvg?",
     tell: (r) =>
       `FedAvg ${percent(r.a)}, Ditto ${percent(r.b)}: ${Math.abs(r.a - r.b) < 0.015 ? "hardly a difference, on this seed" : r.b > r.a ? "the personal models win, on this seed" : "the average wins, on this seed"}. Before you ship anything, replay it with 100 seeds, below, and draw the map.`,
+  },
+];
+
+// What the first page shows in ten seconds: rounds, milliseconds a round, and a sentence.
+const ACTS = [
+  {
+    title: "Together",
+    set: { data: "alike", b: "fedavg" },
+    rounds: 8,
+    pace: 300,
+    say: (read, k) =>
+      k < 1
+        ? "Twelve clients with thirty digits each. Nobody shows theirs to anybody."
+        : `They average their models, and all of them read ${read} of new digits correctly.`,
+  },
+  {
+    title: "At odds",
+    set: { data: "names", how: 5, b: "fedavg" },
+    rounds: 6,
+    pace: 330,
+    say: (read, k) =>
+      k < 1
+        ? "Now three groups call the same digits by different names."
+        : `Three groups, three sets of names: one model for all reads ${read}.`,
+  },
+  {
+    title: "Like finds like",
+    set: { data: "names", how: 5, b: "fedamp", sigma: 0.1, unit: "median" },
+    rounds: 14,
+    pace: 330,
+    say: (read, k) =>
+      k < 1
+        ? "So each listens to those whose models are near its own."
+        : `Each listens to the models near its own: ${read}. Nobody told them who belongs together.`,
   },
 ];
