@@ -1,6 +1,5 @@
 """Measures of data and of models, against numbers worked out by hand."""
 
-import doctest
 import math
 
 import numpy as np
@@ -19,12 +18,6 @@ def numbers(values):
 
 def history(accuracy):
     return pfl_lib.History("A", "", {}, rounds=[1], accuracy=[accuracy])
-
-
-def test_the_examples_in_the_docstrings():
-    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    found = doctest.testmod(metrics, optionflags=flags)
-    assert found.attempted >= 8 and found.failed == 0
 
 
 # ---- data ------------------------------------------------------------------------------------
