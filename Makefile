@@ -18,7 +18,7 @@ PARTS ?= all
 PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest
 NOTEBOOKS := $(wildcard notebooks/*.ipynb notebooks/*/*.ipynb)
 
-.PHONY: help book serve test browser lint format unit notebooks site coverage exercises slides pdf experiment experiments trial colab links dist bench soak oldest lock audit flower install clean veryclean
+.PHONY: help book serve test browser lint format unit notebooks site coverage exercises slides pdf experiment experiments trial colab links dist bench race scale soak oldest lock audit flower install clean veryclean
 
 help: ## say what each target does
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -101,6 +101,12 @@ dist: $(READY) ## build what one would publish, into dist: archives; and their b
 bench: $(READY) ## how fast training is, against the usual way (best on a quiet machine)
 	cd benchmarks && ../$(PY) bench.py --save ../results/benchmarks/engine.json
 	$(PY) benchmarks/precision.py
+
+race: $(READY) ## this library beside its peers, same results first (PFLLIB=/path FLBENCH=/path; ARGS=--quick)
+	$(PY) benchmarks/race/race.py $(or $(ARGS),--save results/benchmarks/race.json)
+
+scale: $(READY) ## what more clients, parameters and participants cost, in seconds and memory
+	$(PY) benchmarks/scale.py $(or $(ARGS),--save results/benchmarks/scale.json)
 
 flower: $(FLOWER) ## run the methods over Flower, in .venv-flower (PARTS=death; ISOLATE=--isolate: loopback only)
 	$(FLOWER_PY) -m pytest tests/test_flower.py

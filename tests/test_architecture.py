@@ -158,7 +158,8 @@ def test_no_test_imports_a_test():
 # ------------------------------------------------------------------------------ what is installed
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 #: Benchmarks against other libraries ask for these themselves, and say so where they are missing.
-GUESTS = {"fluke", "flwr", "tomli"}
+GUESTS = {"fluke", "flwr", "fedjax", "jax", "blazefl", "pfl", "omegaconf", "tomli"}
+GUESTS |= {"flcore", "src", "data"}  # of checkouts of PFLlib and FL-bench that the user names
 
 
 def plain(name):

