@@ -1,7 +1,7 @@
 """Several GPUs for one federation: its clients are dealt out to them."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,44 +62,41 @@ class OnDevices(FederationWrapper):
         """Have the clients ``who`` do ``work``, each on its device; the rows as they end."""
         clients = checked_clients(self, who)
         check_work(self, work, clients)
-        parts = []
-        for fed, rows in self._dealt(clients):
-            at = torch.tensor(rows, device=self.device)
-            there = dataclasses.replace(
-                work,
-                rows={n: t.index_select(0, at).to(fed.device) for n, t in work.rows.items()},
-                shared={n: t.to(fed.device) for n, t in work.shared.items()},
-            )
-            parts.append((at, fed.perform(there, torch.tensor([clients[r] for r in rows]))))
-        if not parts:
-            return dict(work.rows)
-        done = {n: torch.empty_like(t) for n, t in work.rows.items()}
-        for at, there_done in parts:
-            for name, rows_done in done.items():
-                rows_done.index_copy_(0, at, there_done[name].to(self.device))
-        return done
 
-    @torch.no_grad()
+        def begin(fed: Any, at: Tensor, some: Tensor) -> dict[str, Tensor]:
+            rows = {n: t.index_select(0, at).to(fed.device) for n, t in work.rows.items()}
+            shared = {n: t.to(fed.device) for n, t in work.shared.items()}
+            return fed.perform(dataclasses.replace(work, rows=rows, shared=shared), some)
+
+        return self._gathered(begin, clients) or dict(work.rows)
+
     def evaluate(
         self, w: Tensor, who: Tensor | None = None, split: str = "test"
     ) -> tuple[Tensor, Tensor]:
         """Metric and mean loss of row i of ``w`` on its client's data."""
         clients = checked_clients(self, self.everyone if who is None else who)
         check_models(self, w, clients, split)
+
+        def begin(fed: Any, at: Tensor, some: Tensor) -> dict[str, Tensor]:
+            found = fed.evaluate(w.index_select(0, at).to(fed.device), some, split)
+            return dict(zip(("metric", "loss"), found))
+
+        found = self._gathered(begin, clients)
+        return (found["metric"], found["loss"]) if found else (w.new_empty(0), w.new_empty(0))
+
+    def _gathered(self, begin: Callable[..., Any], clients: list[int]) -> dict[str, Tensor]:
+        """What ``begin`` gives for the rows of each device, in the clients' order."""
         parts = []
         for fed, rows in self._dealt(clients):
             at = torch.tensor(rows, device=self.device)
-            there = torch.tensor([clients[r] for r in rows])
-            parts.append((at, fed.evaluate(w.index_select(0, at).to(fed.device), there, split)))
-        if not parts:
-            return self.fed.evaluate(w, who, split)
-        found = tuple(
-            torch.empty_like(t.to(self.device)[:0]).new_empty(len(w)) for t in parts[0][1]
-        )
-        for at, values in parts:
-            for whole, some in zip(found, values):
-                whole.index_copy_(0, at, some.to(self.device))
-        return found[0], found[1]
+            parts.append((at, begin(fed, at, torch.tensor([clients[r] for r in rows]))))
+        whole: dict[str, Tensor] = {}
+        for at, part in parts:  # from here on one waits
+            for name, some in part.items():
+                empty = torch.empty(len(clients), *some.shape[1:], dtype=some.dtype)
+                into = whole.setdefault(name, empty.to(self.device))
+                into.index_copy_(0, at, some.to(self.device))
+        return whole
 
     def _dealt(self, clients: list[int]) -> list[tuple[Any, list[int]]]:
         """Which device takes which rows: like cards, those with most samples first."""

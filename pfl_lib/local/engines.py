@@ -16,25 +16,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pfl_lib.local.batches import Samples, batch_table, draw_noise, dropout_keys, step_counts
-from pfl_lib.local.network import Client, Network, channels_last, mean_loss
+from pfl_lib.local.batches import batch_table, draw_noise, dropout_keys, step_counts
+from pfl_lib.local.network import Client, Network, Task, channels_last, mean_loss
 from pfl_lib.local.optimizers import start_memory
 from pfl_lib.local.parts import draws_of
 from pfl_lib.local.precision import in_precision
-from pfl_lib.work import STEPS, Batch, Settings, Work
+from pfl_lib.work import STEPS, Batch, Work
 
 DESCEND_READS = ("w", "centre", "strength", "correction", "mask")  # of what a work's rows may hold
 
 
-def loop(
-    network: Network,
-    work: Work,
-    settings: Settings,
-    samples: Samples,
-    who: Sequence[int],
-    k: int,
-) -> dict[str, Tensor]:
+def loop(task: Task) -> dict[str, Tensor]:
     """One client after the other: what every other engine must agree with."""
+    network, work, settings, samples, who, k = task
     tables = batch_table(work, settings, samples.sizes(who), who, k)
     noise = draw_noise(work, settings, [len(t) // work.group for t in tables], who, k)
     step = STEPS[work.step]
@@ -86,20 +80,13 @@ def _with_state(
 
 
 def in_chunks(
-    train: Callable[..., dict[str, Tensor]],
-    network: Network,
-    work: Work,
-    settings: Settings,
-    samples: Samples,
-    who: Sequence[int],
-    k: int,
-    chunk: int,
-    workers: int,
+    train: Callable[[Task], dict[str, Tensor]], task: Task, chunk: int, workers: int
 ) -> dict[str, Tensor]:
     """``train`` (one of ``stacked``, ``one_by_one``) for ``chunk`` clients at a time.
 
     Those with most to do come first, so that the clients of a chunk have about the same to do.
     """
+    network, work, settings, samples, who, _ = task
     counts = step_counts(work, settings, samples.sizes(who))
     order = sorted(range(len(who)), key=lambda row: (-counts[row], row))
     device, given = work.rows["w"].device, work.rows
@@ -116,7 +103,7 @@ def in_chunks(
         """Train some rows and put them in their places."""
         at = torch.tensor(rows, device=device)
         part = replace(work, rows={name: t.index_select(0, at) for name, t in work.rows.items()})
-        done = train(network, part, settings, samples, [who[r] for r in rows], k)
+        done = train(task._replace(network=network, work=part, who=[who[r] for r in rows]))
         for name in changed:
             result[name].index_copy_(0, at, done[name])
 
@@ -185,24 +172,18 @@ if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child 
 # ---- one client at a time ---------------------------------------------------------------------
 
 
-def one_by_one(
-    network: Network,
-    work: Work,
-    settings: Settings,
-    samples: Samples,
-    who: Sequence[int],
-    k: int,
-) -> dict[str, Tensor]:
+def one_by_one(task: Task) -> dict[str, Tensor]:
     """The loop, without its copies: a real module whose parameters move in place.
 
     Images and filters lie channels last, which CPUs prefer.  Other steps than "descend" use the
     plain loop, on images that lie so.
     """
+    network, work, settings, samples, who, k = task
     if work.step != "descend":
         inputs = samples.inputs
         if network.channels_last:
             samples = replace(samples, inputs=lambda index: channels_last(inputs(index)))
-        return loop(network, work, settings, samples, who, k)
+        return loop(task._replace(samples=samples))
     tables = batch_table(work, settings, samples.sizes(who), who, k)
     rows = dict(work.rows)
     module = network.real(rows["w"].device, rows["w"].dtype)

@@ -5,6 +5,7 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from pfl_lib.local import engines, evaluation
 from pfl_lib.local.base import ModelFederation
 from pfl_lib.local.batches import Samples
 from pfl_lib.local.memory import free_memory, keep_freed_memory
+from pfl_lib.local.network import Task
 from pfl_lib.local.precision import precision_in_words
 from pfl_lib.local.stacked import stacked, why_not_stacked
 from pfl_lib.partition import Partition, hold_out
@@ -103,27 +105,8 @@ class LocalFederation(ModelFederation):
         self._set_engine(engine, chunk)
         _check_clients(data, partition)
         _check_targets(data, partition, _objectives.checked(loss, metric)[0])
-        super().__init__(
-            model,
-            data.form,
-            [len(i) for i in partition.train],
-            lr=lr,
-            optimizer=optimizer,
-            momentum=momentum,
-            nesterov=nesterov,
-            weight_decay=weight_decay,
-            clip=clip,
-            batch_size=batch_size,
-            epochs=epochs,
-            seed=seed,
-            shuffle=shuffle,
-            init_seed=init_seed,
-            device=device,
-            dtype=dtype,
-            precision=precision,
-            loss=loss,
-            metric=metric,
-        )
+        own = {name: given[name] for name in signature(ModelFederation).parameters if name in given}
+        super().__init__(form=data.form, sample_counts=[len(i) for i in partition.train], **own)
         self._set_samples(data, partition)
         self._try_to_stack()
         if _check.flag("keep_memory", keep_memory) and self.device.type == "cpu":
@@ -203,13 +186,13 @@ class LocalFederation(ModelFederation):
         check_work(self, work, clients)
         if not clients:
             return dict(work.rows)
-        call = (self.network, work, self.settings, self._train_samples, clients, self.k)
+        task = Task(self.network, work, self.settings, self._train_samples, clients, self.k)
         engine = self._engine()
         if engine == "loop":
-            return engines.loop(*call)
+            return engines.loop(task)
         train = stacked if engine == "stacked" else engines.one_by_one
         chunk, workers = self._chunk(len(clients), work)
-        return engines.in_chunks(train, *call, chunk=chunk, workers=workers)
+        return engines.in_chunks(train, task, chunk, workers)
 
     @torch.no_grad()
     def evaluate(

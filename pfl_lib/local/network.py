@@ -4,13 +4,14 @@ import copy
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pfl_lib.local import optimizers
+from pfl_lib.local.batches import Samples
 from pfl_lib.local.parts import as_it_was, copied, draws_of, prepared, refuse_unsupported, restored
 from pfl_lib.local.precision import in_precision
 from pfl_lib.work import Batch, Settings, Work
@@ -210,6 +211,17 @@ class Network:
     def _mean_loss(self, out: Tensor, batch: Batch) -> Tensor:
         each = loss_of_each(self.objective, out, batch.y)
         return (each * batch.weight).sum() / batch.weight.sum()
+
+
+class Task(NamedTuple):
+    """What an engine is given: who does what in round ``k``, with which network and data."""
+
+    network: Network
+    work: Work
+    settings: Settings
+    samples: Samples
+    who: Sequence[int]
+    k: int
 
 
 def loss_of_each(objective: str, out: Tensor, y: Tensor) -> Tensor:

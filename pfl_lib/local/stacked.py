@@ -12,24 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pfl_lib.local.batches import Samples, batch_table, draw_noise, dropout_keys
-from pfl_lib.local.network import Client, Network
+from pfl_lib.local.batches import batch_table, draw_noise, dropout_keys
+from pfl_lib.local.network import Client, Network, Task
 from pfl_lib.local.optimizers import start_memory
-from pfl_lib.work import STEPS, Batch, Settings, Work
+from pfl_lib.work import STEPS, Batch, Work
 
 
-def stacked(
-    network: Network,
-    work: Work,
-    settings: Settings,
-    samples: Samples,
-    who: Sequence[int],
-    k: int,
-) -> dict[str, Tensor]:
+def stacked(task: Task) -> dict[str, Tensor]:
     """All these clients at once; they come in order, those with most to do first.
 
     ``work.rows`` is changed in place where that is faster.
     """
+    network, work, settings, samples, who, k = task
     tables = batch_table(work, settings, samples.sizes(who), who, k)
     steps = [len(t) // work.group for t in tables]
     device, dtype = work.rows["w"].device, work.rows["w"].dtype
