@@ -11,6 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from pfl_lib import _check
 from pfl_lib.work import Settings, Work
@@ -118,9 +119,18 @@ def checked_federation(name: str, fed: Any) -> Any:
 
 # ---- checks that federations with real clients share ---------------------------------------------
 
+_READ: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # clients: m, version, their numbers
+
 
 def checked_clients(fed: Federation, who: Any, name: str = "who") -> list[int]:
-    """The client numbers in ``who``; a TypeError or ValueError where they are none of ``fed``'s."""
+    """The client numbers in ``who``; a TypeError or ValueError where they are none of ``fed``'s.
+
+    A tensor on a GPU is read once: a round has several phases, and every look makes Python wait.
+    """
+    away = isinstance(who, Tensor) and who.device.type != "cpu" and not who.is_inference()
+    known = _READ.get(who) if away else None
+    if known is not None and known[:2] == (fed.m, who._version):
+        return list(known[2])
     try:
         given = _check.numbers(name, who).cpu()
         if (given.is_floating_point() and len(given)) or given.dtype == torch.bool:
@@ -133,6 +143,8 @@ def checked_clients(fed: Federation, who: Any, name: str = "who") -> list[int]:
         raise ValueError(
             f"{name} must hold different client numbers from 0 to {fed.m - 1}, got {clients}"
         )
+    if away:
+        _READ[who] = fed.m, who._version, tuple(clients)
     return clients
 
 

@@ -19,10 +19,9 @@ HYPER["oracle-groups"] = {"groups": 2}
 # wrapper can follow, so these two are tried client by client.
 ENGINE = {"fedphp": "loop", "apple": "loop"}
 
-# How often Python waits for the device in a round of two, at most; most methods: once, or twice.
-# These ask for each client, or for each step, and would gain from being asked less.
-WAITS = {"fedala": 35, "fedpac": 16, "fedas": 12, "fedproto": 10, "fedrod": 9, "feddbe": 9}
-WAITS |= {"ifca": 4, "fedbuff": 3}
+# How often Python waits for the device in a round, at most; all other methods: twice at most.
+# ALA asks after every pass whose weights are learned.
+WAITS = {"fedala": 15}
 
 
 def test_the_stand_in_refuses_what_a_gpu_refuses():

@@ -4,7 +4,6 @@ import copy
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -103,6 +102,7 @@ class ModelFederation(DeprecatedTrain):
             module, form, min(self.settings.batch_size, max(self.sample_counts))
         )
         self._activations = kept * self.dtype.itemsize // 4  # bytes of one client's batch
+        self._found: dict[str, Any] = {}
 
     @property
     def m(self) -> int:
@@ -164,6 +164,11 @@ class ModelFederation(DeprecatedTrain):
 
         The last vector among the head's parameters; whether the logits move with it is tried out.
         """
+        if "head bias" not in self._found:
+            self._found["head bias"] = self._look_for_head_bias()
+        return self._found["head bias"]
+
+    def _look_for_head_bias(self) -> Tensor | None:
         for name, where in reversed(list(self.network.slices())):
             if self.head_mask[where].all() and "bias" in name.rpartition(".")[2]:
                 columns = torch.arange(where.start, where.stop, device=self.device)
@@ -179,13 +184,18 @@ class ModelFederation(DeprecatedTrain):
         after = self.network.filled(w.index_add(0, columns.cpu(), shift)).double().eval()(x)
         return shift.shape == before.shape[1:] and torch.allclose(after, before + shift)
 
-    @cached_property
+    @property
     def linear_head(self) -> tuple[int, int, int] | None:
         """(first column, classes, features) of a head that is one linear layer with a bias on top
         of the module's ``features``; None if it is none.
 
         First the rows of its matrix, then its bias.  Whether the logits come out is tried out.
         """
+        if "linear head" not in self._found:  # shared with this federation in other rounds
+            self._found["linear head"] = self._look_for_linear_head()
+        return self._found["linear head"]
+
+    def _look_for_linear_head(self) -> tuple[int, int, int] | None:
         if self.head_bias is None or not hasattr(self.network.module, "features"):
             return None
         columns = self.head_mask.cpu().nonzero().flatten().tolist()

@@ -140,7 +140,8 @@ class AdaptiveLocalAggregation(Algorithm):
 
     def learn(self, weights, own, x, apart, started, fed, who):
         """Pass after pass over the same batches; a client leaves when its weights are learned."""
-        busy = apart.nonzero().flatten()
+        first = apart.cpu().nonzero().flatten()
+        busy, clients = first.to(x.device), who.cpu()[first]
         losses = x.new_zeros(len(busy), 0)
         for done in range(1, self.max_epochs + 1):
             if len(busy) == 0:
@@ -157,12 +158,14 @@ class AdaptiveLocalAggregation(Algorithm):
                 tag="ala",
                 uploaded=False,
             )
-            new = fed.perform(work, who[busy])
+            new = fed.perform(work, clients)
             weights = weights.index_copy(0, busy, new["weights"])
             losses = torch.cat([losses, (new["loss"] / new["seen"])[:, None]], 1)
             moving = losses[:, -self.window :].std(1, correction=0) >= self.tol
             stay = ~started[busy] & (moving | (done <= self.window))
-            busy, losses = busy[stay], losses[stay]
+            kept = stay.cpu().nonzero().flatten()  # a GPU is waited for once a pass
+            clients, here = clients[kept], kept.to(busy.device)
+            busy, losses = busy[here], losses[here]
         return weights
 
     def top(self, fed):

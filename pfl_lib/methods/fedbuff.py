@@ -89,7 +89,8 @@ class FedBuff(Asynchronous):
 
     def gather(self, state, fed, here, late):
         generator = keyed_generator(fed.settings.seed, "arrivals", fed.k)
-        x, total, held, steps = state.x, state.total, int(state.held), int(state.steps)
+        x, total = state.x, state.total
+        held, steps = torch.stack([state.held, state.steps]).cpu().tolist()
         updates, since = state.w[here] - state.pull[here], state.since[here].to(fed.dtype)
         for j in torch.randperm(len(here), generator=generator).tolist():
             total = total + fedbuff_weight(steps - since[j], self.staleness_power) * updates[j]

@@ -141,8 +141,8 @@ class FedPAC(SplitModel):
 
     def upload(self, state, done, fed, who):
         state = super().upload(state, done, fed, who)
-        rows = [simplex_minimum(fedpac_matrix(done.H, done.V, i).cpu()) for i in range(len(who))]
-        alpha = torch.as_tensor(np.stack(rows)).to(done.w)
+        matrices = torch.stack([fedpac_matrix(done.H, done.V, i) for i in range(len(who))]).cpu()
+        alpha = torch.as_tensor(np.stack([simplex_minimum(P) for P in matrices])).to(done.w)
         new = (done.counts.sum(0) > 0)[:, None]
         common = torch.where(new, class_means(done.sums, done.counts), state.common)
         known = torch.where(new[:, 0], 1, state.known)
