@@ -809,6 +809,7 @@ NO_ROW = {  # public, and why there is nothing to refuse
     "pfl_lib.__version__": "a word",
     "partition.from_flower": "tests/test_adapters.py: its good call needs another package",
     "data.Column": "two parts of a data set, which looks at them",
+    "experiments.largest": "takes what experiments.opening has read, and names methods that lack",
     "pfl_lib.Prox": "two tensors; train looks at them",
     "pfl_lib.local_step": "a decorator",
     "explore.Explorer": "the base class",
