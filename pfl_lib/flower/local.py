@@ -248,6 +248,8 @@ class LocalNetwork:
         return [p for flag, name in names.items() for p in (f"--ssl-{flag}", str(tls / name))]
 
     def _spawn(self, name, command):
+        if shutil.which("setpriv"):  # whatever becomes of us, nothing is left running
+            command = ["setpriv", "--pdeathsig", "TERM", "--", *command]
         with open(self.home / f"{name}.log", "ab") as log:
             self.processes[name] = subprocess.Popen(
                 command,
