@@ -7,6 +7,7 @@ where it is not the build for processors only. `PFL_HASHES=1 make install` insta
 refuses any archive that is not the one that was locked. Needs uv and the package index.
 """
 
+import hashlib
 import os
 import re
 import subprocess
@@ -36,28 +37,34 @@ def read(path):
     return found
 
 
-def compiled(source, *how, local=False):
-    """What uv makes of ``source``; ``local`` looks into PIP_FIND_LINKS too."""
-    environment = {k: v for k, v in os.environ.items() if k not in ("UV_FIND_LINKS",)}
-    if local:
-        environment["UV_FIND_LINKS"] = os.environ.get("PIP_FIND_LINKS", "")
+def compiled():
+    """What uv makes of pyproject.toml and constraints.txt, from the package index alone."""
+    environment = {k: v for k, v in os.environ.items() if k != "UV_FIND_LINKS"}
     uv = ROOT / ".venv" / "bin" / "uv"
     command = [str(uv) if uv.exists() else "uv", "pip", "compile", "-q", "--generate-hashes"]
-    command += ["--no-header", "--no-annotate", "--python-version", PYTHON, *how, str(source)]
+    command += ["--no-header", "--no-annotate", "--universal", "--python-version", PYTHON]
+    command += ["--extra", "book", "--extra", "test", "-c", "constraints.txt", "pyproject.toml"]
     return subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True,
                           text=True).stdout  # fmt: skip
+
+
+def for_processors(version):
+    """Hashes of torch's builds for processors only: of the archives in PIP_FIND_LINKS, and those
+    that were locked before. They are archives of the same version, but not in the package index."""
+    before = read(LOCK).get("torch", ("", set())) if LOCK.exists() else ("", set())
+    known = before[1] if before[0] == version else set()
+    for folder in os.environ.get("PIP_FIND_LINKS", "").split():
+        for path in Path(folder).glob(f"torch-{version}+cpu-*.whl"):
+            known.add(f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}")
+    return known
 
 
 def main():
     with tempfile.TemporaryDirectory() as room:
         side = Path(room) / "lock"
-        extras = ["--universal", "--extra", "book", "--extra", "test", "-c", "constraints.txt"]
-        side.write_text(compiled("pyproject.toml", *extras))
+        side.write_text(compiled())
         found = read(side)
-        # torch for processors only is another archive of the same version
-        side.write_text(f"torch=={found['torch'][0]}\n")
-        side.write_text(compiled(side, "--no-deps", local=True))
-        found["torch"][1].update(read(side)["torch"][1])
+    found["torch"][1].update(for_processors(found["torch"][0]))
     for path, cuda in ((LOCK, False), (CUDA, True)):
         lines = []
         for name, (version, hashes) in sorted(found.items()):

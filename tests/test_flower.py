@@ -747,8 +747,10 @@ def test_two_real_processes_agree_with_run(tmp_path):
     two = {"name": "iid", "clients": 2}
     runs = ({"algorithm": "fedamp", "rounds": 1, "self_weight": 0.2},)
     plan = Plan("digits", two, "logistic_regression", PLAN.training, runs, timeout=300.0, wait=400)
-    with LocalNetwork(2) as network:
+    with LocalNetwork(2, database=True) as network:
         record = network.wait(network.submit(plan, tmp_path), tmp_path)
+        assert network.processor_seconds() > 1  # three imports of torch
+        assert (network.home / "superlink.db").exists()
     here = pfl_lib.run(plan.method(runs[0]), plan.federation(), 1, progress=False)
     assert here.accuracy == record["runs"][0]["history"]["accuracy"]
     assert network.forced == []
