@@ -357,6 +357,7 @@ def speaks_plainly(port, address="127.0.0.1"):
 # ------------------------------------------------------------------------------ cables that fail
 FIVE = 5
 LYING = Path(__file__).parent / "lying_app"
+HALF_DONE = ROOT / "_build" / "cables.jsonl"
 LIES = 8  # that its client tells, one a round
 
 
@@ -376,16 +377,26 @@ class Apart(LocalNetwork):
 
 
 def cables():
-    """Five machines and a stranger; everything encrypted, keys registered; what can fail, fails."""
+    """Five machines and a stranger; everything encrypted, keys registered; what can fail, fails.
+
+    Each row is stored as soon as it is there; one that an interrupted attempt left is kept.
+    """
+    before = rows_so_far()
     with Cables(FIVE + 1) as machines, tempfile.TemporaryDirectory() as keys:
         make_keys(Path(keys), FIVE + 1)
         with Apart(machines, tls=keys, database=True) as network:
-            rows = [tried(network, *one) for one in SCENARIOS]
+            rows = [before.get(one[0]) or tried(network, *one) for one in SCENARIOS]
             knocked = knock(network, machines[FIVE])
+    HALF_DONE.unlink(missing_ok=True)
     return {"rows": rows, "stranger": knocked, "ended by force": len(network.forced),
             "clients": FIVE, "addresses": [CENTRE, *(m.address for m in machines[:FIVE])],
             "how packets are lost": "by devtools/cables.py, between two TUN devices per cable",
             **machine()}  # fmt: skip
+
+
+def rows_so_far():
+    lines = HALF_DONE.read_text().splitlines() if HALF_DONE.exists() else []
+    return {row["what"]: row for row in map(json.loads, lines)}
 
 
 def tried(network, what, everybody, rounds, timeout, act, app=None):
@@ -422,6 +433,9 @@ def tried(network, what, everybody, rounds, timeout, act, app=None):
         raise AssertionError(f"a wrong number: {row}")
     if everybody is not None and everybody != (row["absences"] == 0):
         raise AssertionError(f"other clients took part than should have: {row}")
+    HALF_DONE.parent.mkdir(exist_ok=True)
+    with open(HALF_DONE, "a") as file:
+        print(json.dumps(row), file=file)
     return row
 
 

@@ -2,9 +2,11 @@
 
     python -m devtools.lock
 
-requirements.lock holds what `make` installs, requirements-cuda.lock what torch brings along besides
-where it is not the build for processors only. `PFL_HASHES=1 make install` installs from them, and
-refuses any archive that is not the one that was locked. Needs uv and the package index.
+requirements.lock holds what `make` installs, but for torch, of which there are two builds of one
+version: requirements-cpu.lock holds the one for processors only, requirements-cuda.lock that of the
+package index, with what it brings along. `PFL_HASHES=1 make install` installs from them, and
+refuses any archive that is not the one that was locked. Needs uv and the package index; archives of
+torch for processors only are looked for in PIP_FIND_LINKS.
 """
 
 import hashlib
@@ -15,16 +17,16 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCK, CUDA = ROOT / "requirements.lock", ROOT / "requirements-cuda.lock"
+LOCK, CPU, CUDA = (ROOT / f"requirements{kind}.lock" for kind in ("", "-cpu", "-cuda"))
 HEAD = "# Written by `python -m devtools.lock`; see there.\n"
-FOR_CUDA = re.compile(r"(nvidia|cuda|triton)(-|$)")
+FOR_CUDA = re.compile(r"(torch|nvidia|cuda|triton)(-|$)")
 PYTHON = "3.11.5"  # the oldest for which constraints.txt is; 3.10 takes the newest that fit
 
 
 def read(path):
     """{name: (version with its marker, hashes)} of a lock file.
 
-    >>> sorted(read(LOCK)["torch"][1])[0][:7]
+    >>> sorted(read(LOCK)["numpy"][1])[0][:7]
     'sha256:'
     """
     text = re.sub(r"\\\n\s*", "", Path(path).read_text(encoding="utf-8"))
@@ -49,14 +51,21 @@ def compiled():
 
 
 def for_processors(version):
-    """Hashes of torch's builds for processors only: of the archives in PIP_FIND_LINKS, and those
-    that were locked before. They are archives of the same version, but not in the package index."""
-    before = read(LOCK).get("torch", ("", set())) if LOCK.exists() else ("", set())
-    known = before[1] if before[0] == version else set()
+    """Hashes of torch's builds for processors only: found here, or locked before."""
+    known = read(CPU) if CPU.exists() else {}
+    before, hashes = known.get("torch", ("", set()))
+    hashes = hashes if before == version else set()
     for folder in os.environ.get("PIP_FIND_LINKS", "").split():
-        for path in Path(folder).glob(f"torch-{version}+cpu-*.whl"):
-            known.add(f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}")
-    return known
+        for path in Path(folder).glob(f"torch-{version}-*.whl"):
+            hashes.add(f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}")
+    return hashes
+
+
+def write(path, found):
+    lines = [" \\\n    --hash=".join([f"{name}=={version}", *sorted(hashes)])
+             for name, (version, hashes) in sorted(found.items())]  # fmt: skip
+    path.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+    print(f"{path.name}: {len(lines)} packages")
 
 
 def main():
@@ -64,14 +73,10 @@ def main():
         side = Path(room) / "lock"
         side.write_text(compiled())
         found = read(side)
-    found["torch"][1].update(for_processors(found["torch"][0]))
-    for path, cuda in ((LOCK, False), (CUDA, True)):
-        lines = []
-        for name, (version, hashes) in sorted(found.items()):
-            if bool(FOR_CUDA.match(name)) == cuda:
-                lines.append(" \\\n    --hash=".join([f"{name}=={version}", *sorted(hashes)]))
-        path.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
-        print(f"{path.name}: {len(lines)} packages")
+    version = f"{found['torch'][0]}+cpu"
+    write(LOCK, {n: what for n, what in found.items() if not FOR_CUDA.match(n)})
+    write(CUDA, {n: what for n, what in found.items() if FOR_CUDA.match(n)})
+    write(CPU, {"torch": (version, for_processors(version))})
 
 
 if __name__ == "__main__":

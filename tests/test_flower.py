@@ -602,6 +602,36 @@ def test_half_a_reply_of_a_dead_worker_is_not_waited_for():
 
 
 @flower
+@pytest.mark.parametrize("ended", [True, False], ids=["run ended", "run goes on"])
+def test_half_a_message_of_a_run_that_ended_is_forgotten(ended):
+    from flwr.app import Array, ArrayRecord, Message, RecordDict
+    from flwr.supercore.inflatable.inflatable_object import get_object_tree
+
+    from pfl_lib.flower.node import forget_half_messages
+
+    state, earlier = node_with_work()
+    content = RecordDict({"arrays": ArrayRecord({"w": Array(np.ones(3))})})
+    late = Message(content, 5, "train")
+    late.metadata.__dict__["_message_id"] = name = late.object_id
+
+    class Loop:
+        """Flower's, when the run ends between a message's announcement and its arrays."""
+
+        @staticmethod
+        def _pull_and_store_message(state, object_store, trusted_entities):
+            object_store.preregister(1, get_object_tree(late))
+            state.store_message(late)
+            return None if ended else 1
+
+    forget_half_messages(Loop)
+    how = {"state": state, "object_store": state.object_store, "trusted_entities": None}
+    assert Loop._pull_and_store_message(**how) == (None if ended else 1)
+    assert (name in state.msg_store) is not ended
+    assert state.object_store.get(name) == (None if ended else b"")
+    assert earlier.metadata.message_id in state.msg_store
+
+
+@flower
 def test_the_rest_of_a_reply_is_waited_for_no_longer_than_the_plan_says():
     from flwr.supercore.inflatable.inflatable_utils import (
         ObjectPullError,
