@@ -108,8 +108,8 @@ race: $(READY) ## this library beside its peers, same results first (PFLLIB=/pat
 scale: $(READY) ## what more clients, parameters and participants cost, in seconds and memory
 	$(PY) benchmarks/scale.py $(or $(ARGS),--save results/benchmarks/scale.json)
 
-flower: $(FLOWER) ## run the methods over Flower, in .venv-flower (PARTS=death; ISOLATE=--isolate: loopback only)
-	$(FLOWER_PY) -m pytest tests/test_flower.py
+flower: $(FLOWER) ## run the methods over Flower, in .venv-flower (PARTS=cables; ISOLATE=--isolate: loopback only)
+	$(FLOWER_PY) -m pytest tests/test_flower.py tests/test_cables.py
 	$(FLOWER_PY) -m devtools.flower $(PARTS) $(ISOLATE)
 
 $(FLOWER): $(READY)

@@ -47,7 +47,8 @@ def _tun(name, *addresses):
 
 
 def ip(command):
-    subprocess.run(["ip", *command.split()], check=True, capture_output=True)
+    where = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
+    subprocess.run(["ip", *command.split()], check=True, capture_output=True, env=where)
 
 
 class Machine:

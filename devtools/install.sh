@@ -30,11 +30,10 @@ with_uv() { # shellcheck disable=SC2086
 with_pip() { # shellcheck disable=SC2086
   "$py" -m pip install -q -r requirements.txt $pins
 }
-with_hashes() { # the lock is complete, so nothing else is asked for; torch from the package index
-  # needs CUDA packages besides, torch for processors only does not
-  "$py" -m pip install -q --no-deps --require-hashes -r requirements.lock
-  "$py" -c 'import torch' 2>/dev/null ||
-    "$py" -m pip install -q --no-deps --require-hashes -r requirements-cuda.lock
+with_hashes() { # the locks are complete, so nothing else is asked for
+  locked() { "$py" -m pip install -q --no-deps --require-hashes -r "$1"; }
+  locked requirements.lock
+  locked requirements-cpu.lock 2>/dev/null || locked requirements-cuda.lock
   "$py" -m pip install -q --no-deps --no-build-isolation -e .
   "$py" -m pip check
 }

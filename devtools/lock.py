@@ -2,11 +2,14 @@
 
     python -m devtools.lock
 
-requirements.lock holds what `make` installs, requirements-cuda.lock what torch brings along besides
-where it is not the build for processors only. `PFL_HASHES=1 make install` installs from them, and
-refuses any archive that is not the one that was locked. Needs uv and the package index.
+requirements.lock holds what `make` installs, but for torch, of which there are two builds of one
+version: requirements-cpu.lock holds the one for processors only, requirements-cuda.lock that of the
+package index, with what it brings along. `PFL_HASHES=1 make install` installs from them, and
+refuses any archive that is not the one that was locked. Needs uv and the package index; archives of
+torch for processors only are looked for in PIP_FIND_LINKS.
 """
 
+import hashlib
 import os
 import re
 import subprocess
@@ -14,16 +17,16 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCK, CUDA = ROOT / "requirements.lock", ROOT / "requirements-cuda.lock"
+LOCK, CPU, CUDA = (ROOT / f"requirements{kind}.lock" for kind in ("", "-cpu", "-cuda"))
 HEAD = "# Written by `python -m devtools.lock`; see there.\n"
-FOR_CUDA = re.compile(r"(nvidia|cuda|triton)(-|$)")
+FOR_CUDA = re.compile(r"(torch|nvidia|cuda|triton)(-|$)")
 PYTHON = "3.11.5"  # the oldest for which constraints.txt is; 3.10 takes the newest that fit
 
 
 def read(path):
     """{name: (version with its marker, hashes)} of a lock file.
 
-    >>> sorted(read(LOCK)["torch"][1])[0][:7]
+    >>> sorted(read(LOCK)["numpy"][1])[0][:7]
     'sha256:'
     """
     text = re.sub(r"\\\n\s*", "", Path(path).read_text(encoding="utf-8"))
@@ -36,35 +39,44 @@ def read(path):
     return found
 
 
-def compiled(source, *how, local=False):
-    """What uv makes of ``source``; ``local`` looks into PIP_FIND_LINKS too."""
-    environment = {k: v for k, v in os.environ.items() if k not in ("UV_FIND_LINKS",)}
-    if local:
-        environment["UV_FIND_LINKS"] = os.environ.get("PIP_FIND_LINKS", "")
+def compiled():
+    """What uv makes of pyproject.toml and constraints.txt, from the package index alone."""
+    environment = {k: v for k, v in os.environ.items() if k != "UV_FIND_LINKS"}
     uv = ROOT / ".venv" / "bin" / "uv"
     command = [str(uv) if uv.exists() else "uv", "pip", "compile", "-q", "--generate-hashes"]
-    command += ["--no-header", "--no-annotate", "--python-version", PYTHON, *how, str(source)]
+    command += ["--no-header", "--no-annotate", "--universal", "--python-version", PYTHON]
+    command += ["--extra", "book", "--extra", "test", "-c", "constraints.txt", "pyproject.toml"]
     return subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True,
                           text=True).stdout  # fmt: skip
+
+
+def for_processors(version):
+    """Hashes of torch's builds for processors only: found here, or locked before."""
+    known = read(CPU) if CPU.exists() else {}
+    before, hashes = known.get("torch", ("", set()))
+    hashes = hashes if before == version else set()
+    for folder in os.environ.get("PIP_FIND_LINKS", "").split():
+        for path in Path(folder).glob(f"torch-{version}-*.whl"):
+            hashes.add(f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}")
+    return hashes
+
+
+def write(path, found):
+    lines = [" \\\n    --hash=".join([f"{name}=={version}", *sorted(hashes)])
+             for name, (version, hashes) in sorted(found.items())]  # fmt: skip
+    path.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
+    print(f"{path.name}: {len(lines)} packages")
 
 
 def main():
     with tempfile.TemporaryDirectory() as room:
         side = Path(room) / "lock"
-        extras = ["--universal", "--extra", "book", "--extra", "test", "-c", "constraints.txt"]
-        side.write_text(compiled("pyproject.toml", *extras))
+        side.write_text(compiled())
         found = read(side)
-        # torch for processors only is another archive of the same version
-        side.write_text(f"torch=={found['torch'][0]}\n")
-        side.write_text(compiled(side, "--no-deps", local=True))
-        found["torch"][1].update(read(side)["torch"][1])
-    for path, cuda in ((LOCK, False), (CUDA, True)):
-        lines = []
-        for name, (version, hashes) in sorted(found.items()):
-            if bool(FOR_CUDA.match(name)) == cuda:
-                lines.append(" \\\n    --hash=".join([f"{name}=={version}", *sorted(hashes)]))
-        path.write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
-        print(f"{path.name}: {len(lines)} packages")
+    version = f"{found['torch'][0]}+cpu"
+    write(LOCK, {n: what for n, what in found.items() if not FOR_CUDA.match(n)})
+    write(CUDA, {n: what for n, what in found.items() if FOR_CUDA.match(n)})
+    write(CPU, {"torch": (version, for_processors(version))})
 
 
 if __name__ == "__main__":

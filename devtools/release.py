@@ -78,7 +78,7 @@ def needed(name, seen=None):
 
 def bill_of_materials(folder=ROOT / "_build" / "sbom"):
     """Write the bill of materials into ``folder``; returns its path."""
-    locked, tree = lock.read(lock.LOCK) | lock.read(lock.CUDA), needed("pfl_lib")
+    locked, tree = lock.read(lock.CUDA) | lock.read(lock.LOCK), needed("pfl_lib")
     known = {name: locked[name][0].split(";")[0].strip() for name in tree if name != "pfl_lib"}
     mark = {name: f"pkg:pypi/{name}@{version}" for name, version in known.items()}
     version = pfl_lib.__version__

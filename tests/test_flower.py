@@ -602,6 +602,36 @@ def test_half_a_reply_of_a_dead_worker_is_not_waited_for():
 
 
 @flower
+@pytest.mark.parametrize("ended", [True, False], ids=["run ended", "run goes on"])
+def test_half_a_message_of_a_run_that_ended_is_forgotten(ended):
+    from flwr.app import Array, ArrayRecord, Message, RecordDict
+    from flwr.supercore.inflatable.inflatable_object import get_object_tree
+
+    from pfl_lib.flower.node import forget_half_messages
+
+    state, earlier = node_with_work()
+    content = RecordDict({"arrays": ArrayRecord({"w": Array(np.ones(3))})})
+    late = Message(content, 5, "train")
+    late.metadata.__dict__["_message_id"] = name = late.object_id
+
+    class Loop:
+        """Flower's, when the run ends between a message's announcement and its arrays."""
+
+        @staticmethod
+        def _pull_and_store_message(state, object_store, trusted_entities):
+            object_store.preregister(1, get_object_tree(late))
+            state.store_message(late)
+            return None if ended else 1
+
+    forget_half_messages(Loop)
+    how = {"state": state, "object_store": state.object_store, "trusted_entities": None}
+    assert Loop._pull_and_store_message(**how) == (None if ended else 1)
+    assert (name in state.msg_store) is not ended
+    assert state.object_store.get(name) == (None if ended else b"")
+    assert earlier.metadata.message_id in state.msg_store
+
+
+@flower
 def test_the_rest_of_a_reply_is_waited_for_no_longer_than_the_plan_says():
     from flwr.supercore.inflatable.inflatable_utils import (
         ObjectPullError,
@@ -747,8 +777,10 @@ def test_two_real_processes_agree_with_run(tmp_path):
     two = {"name": "iid", "clients": 2}
     runs = ({"algorithm": "fedamp", "rounds": 1, "self_weight": 0.2},)
     plan = Plan("digits", two, "logistic_regression", PLAN.training, runs, timeout=300.0, wait=400)
-    with LocalNetwork(2) as network:
+    with LocalNetwork(2, database=True) as network:
         record = network.wait(network.submit(plan, tmp_path), tmp_path)
+        assert network.processor_seconds() > 1  # three imports of torch
+        assert (network.home / "superlink.db").exists()
     here = pfl_lib.run(plan.method(runs[0]), plan.federation(), 1, progress=False)
     assert here.accuracy == record["runs"][0]["history"]["accuracy"]
     assert network.forced == []

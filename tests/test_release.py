@@ -113,7 +113,9 @@ def pinned():
 
 
 def test_lock_and_constraints_agree():
-    locked = {name: what for name, (what, _) in lock.read(lock.LOCK).items()}
+    everything = lock.read(lock.CUDA) | lock.read(lock.LOCK)
+    locked = {name: what for name, (what, _) in everything.items()}
+    assert lock.read(lock.CPU)["torch"][0] == f"{locked['torch']}+cpu"
     versions = {name: what.split(";")[0].strip() for name, what in locked.items()}
     assert {n: versions.get(n) for n in pinned()} == pinned(), "run python -m devtools.lock"
     # what else is locked is for other systems, or was here before
@@ -121,12 +123,12 @@ def test_lock_and_constraints_agree():
     assert more <= {"wheel"}
 
 
-@pytest.mark.parametrize("path", [lock.LOCK, lock.CUDA], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [lock.LOCK, lock.CPU, lock.CUDA], ids=lambda path: path.stem)
 def test_every_package_is_locked_by_hash(path):
     for name, (version, hashes) in lock.read(path).items():
         assert hashes, name
         assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", one) for one in hashes), name
-        assert re.fullmatch(r"[\w.]+( ; .+)?", version), name
+        assert re.fullmatch(r"[\w.+]+( ; .+)?", version), name
     assert len(lock.read(path)) == path.read_text(encoding="utf-8").count("==") - sum(
         version.count("==") for version, _ in lock.read(path).values()
     )
@@ -139,7 +141,8 @@ def test_what_the_project_asks_for_is_locked():
         r"^(?:dependencies|book|test) = \[\n(.+?)^\]", text, re.MULTILINE | re.DOTALL
     )
     names = {name.lower() for part in lists for name in re.findall(r'"([\w-]+)[><=]', part)}
-    assert len(names) > 30 and names - set(lock.read(lock.LOCK)) == set()
+    assert len(names) > 30 and names - set(lock.read(lock.LOCK)) == {"torch"}
+    assert "torch" in lock.read(lock.CUDA)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="the locked versions are for 3.11 and newer")

@@ -7,8 +7,8 @@
   by ``{only} published``;
 - the library's reference leads from a formula to its equation in the book;
 - ``{small-playground}`` and ``{wall-of-explorers}`` of the first page; ``{notebook-downloads}``, a
-  table of all notebooks to download, ``{library-download}``, ``{versions}``, ``{long-tests}``
-  and ``{site-measured}``, what they measured;
+  table of all notebooks to download, ``{library-download}``, ``{versions}``, ``{long-tests}``,
+  ``{broken}`` and ``{site-measured}``, what they measured;
 - a search that puts the teaching first (static/search.js);
 - a sitemap, when ``html_baseurl`` says where the site is.
 """
@@ -262,14 +262,108 @@ class LongTests(SphinxDirective):
     """What `make soak` measured, read from its result files: a table."""
 
     def run(self):
-        rows = ["| tried | measured |", "|:--|:--|"]
+        rows = ["| tried | measured | `python -m tests.soak.soak …` |", "|:--|:--|:--|"]
         for path in sorted((Path(self.env.srcdir) / "results" / "soak").glob("*.json")):
             self.env.note_dependency(str(path))
             record = json.loads(path.read_text(encoding="utf-8"))
-            rows.append(f"| {record['what']} | {soaked(record['measured'])} |")
+            rows.append(f"| {record['what']} | {soaked(record['measured'])} | `{path.stem}` |")
         holder = nodes.container()
         self.state.nested_parse(StringList(rows, "long-tests"), 0, holder)
         return holder.children
+
+
+class Broken(SphinxDirective):
+    """What was measured where networks and clients fail: a table from results/flower or trust."""
+
+    required_arguments = 1
+
+    def run(self):
+        (folder,) = self.arguments
+        records = {}
+        for path in sorted((Path(self.env.srcdir) / "results" / folder).glob("*.json")):
+            self.env.note_dependency(str(path))
+            records[path.stem] = json.loads(path.read_text(encoding="utf-8"))
+        rows = ["| tried | measured |", "|:--|:--|"]
+        for what, found in (over_flower if folder == "flower" else in_trust)(records):
+            rows.append(f"| {what} | {found} |")
+        commands = sorted({r["command"] for r in records.values() if "command" in r})
+        rows += ["", "Commands: " + ", ".join(f"`{command}`" for command in commands) + "."]
+        holder = nodes.container()
+        self.state.nested_parse(StringList(rows, "broken"), 0, holder)
+        return holder.children
+
+
+def over_flower(records):
+    """(what was tried, what was measured) of runs over Flower, in words."""
+    for row in records.get("cables", {"rows": []})["rows"]:
+        missed = row["absences"]
+        who = f"{missed} absence{'s' * (missed != 1)}" if missed else "nobody missed"
+        lost = row["packets"]["lost"]
+        yield (
+            row["what"].capitalize() if row["what"][0].islower() else row["what"],
+            f"{who} in {row['rounds']} rounds{f', {lost:,} packets lost' if lost else ''}; "
+            f"difference to `run`: {row['largest difference']:g}; "
+            f"{row['seconds']:.0f} s, at most {row['seconds at most']:.0f}",
+        )
+    if "cables" in records:
+        knocked = records["cables"]["stranger"]
+        yield (
+            "A machine whose key nobody registered",
+            f"refused: {' '.join(knocked['said'])}",
+        )
+    for name, what in (("death", "A SuperNode killed in a round"), ("worker", "Its worker killed")):
+        if name in records:
+            found = records[name]
+            missed = sum(len(found["who"][0]) - len(clients) for clients in found["who"])
+            yield (
+                what,
+                f"{missed} absence{'s' * (missed != 1)} in {len(found['who'])} rounds; "
+                f"difference to `run`: {found['largest difference']:g}",
+            )
+    for name in ("network", "many"):
+        if name in records:
+            found = records[name]
+            times = [s for row in found["rows"] for s in row["seconds an exchange"]]
+            middle = sorted(times)[len(times) // 2]
+            yield (
+                f"An exchange with {found['clients']} nodes on {found['cores']} cores",
+                f"{middle:.1f} s (median of {len(times)}; load {found['load']:.0f}); "
+                f"difference to `run`: {max(r['largest difference'] for r in found['rows']):g}",
+            )
+    if "size" in records:
+        yield (
+            "Each further million parameters",
+            f"{records['size']['seconds per million']:.2f} s more",
+        )
+
+
+def in_trust(records):
+    """(what was tried, what was measured) of liars, attacks and noise, in words."""
+    liars = {(row["method"], row["attack"]): row["mean"] for row in records["liars"]["rows"]}
+    share = f"{records['liars']['liars']} of {records['liars']['clients']} clients"
+    for attack, what in (("sign turned", "turn the sign of their model"),
+                         ("ten times as long", "send ten times their model")):  # fmt: skip
+        rules = {"the mean": "FedAvg", "the median": "FedAvg, median",
+                 "multi-Krum": "FedAvg, multi-krum"}  # fmt: skip
+        yield (
+            f"{share} {what}: accuracy of the honest under FedAvg",
+            ", ".join(f"{liars[method, attack]:.2f} with {rule}" for rule, method in rules.items())
+            + f"; {liars['FedAvg', 'nobody lies']:.2f} if nobody lies",
+        )
+    leak = {row["epsilon"]: row["window"]["mean"] for row in records["leaks"]["rows"]}
+    yield (
+        "A window read from one step of training: correlation with the true one",
+        f"{leak[None]:.2f} without noise, {leak[8]:.2f} at ε = 8, {leak[1]:.2f} at ε = 1",
+    )
+    rows = {(row["method"], row["epsilon"]): row for row in records["samples"]["rows"]}
+    for method in dict.fromkeys(name for name, _ in rows):
+        each = [f"{rows[method, level]['accuracy']['mean']:.2f}" for level in (1, 4, 8, None)]
+        found = [f"{rows[method, level]['server']['lira']['mean']:.2f}" for level in (1, None)]
+        yield (
+            f"{method}, each sample hidden at ε = 1, 4, 8, ∞",
+            f"accuracy {', '.join(each)}; the server's attack (0.5 is guessing) {found[0]} at "
+            f"ε = 1, {found[1]} at ∞",
+        )
 
 
 class SiteMeasured(SphinxDirective):
@@ -306,6 +400,13 @@ def loaded(record):
 
 def soaked(measured):
     """One result of a long test in words."""
+    if "growth" in measured:
+        early, late = (v for k, v in measured.items() if k.startswith("MiB at most"))
+        differs = measured["differs from the run in peace"]
+        return (
+            f"{measured['kills']} kills; results that differ: {len(differs)}; "
+            f"{early:.0f} MiB at first, {late:.0f} later ({measured['growth']:.1%} more)"
+        )
     if "kills" in measured:
         writing = measured["inside a checkpoint's writing"]
         return (
@@ -362,6 +463,7 @@ def setup(app):
     app.add_directive("wall-of-explorers", Wall)
     app.add_directive("versions", Versions)
     app.add_directive("long-tests", LongTests)
+    app.add_directive("broken", Broken)
     app.add_directive("site-measured", SiteMeasured)
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("config-inited", _published)

@@ -153,6 +153,12 @@ class LocalNetwork:
         traffic = told["runs"][0]["network-traffic"]
         return {"in": traffic["inbound-bytes"], "out": traffic["outbound-bytes"]}
 
+    def processor_seconds(self):
+        """What all processes of this network have used so far, the ended ones included."""
+        pids = [p for q in self.processes.values() for p in (q.pid, *_descendants(q.pid))]
+        ticks = sum(sum(map(int, found[11:15])) for pid in pids if (found := _fields(pid)))
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def flwr(self, *arguments):
         """Run the ``flwr`` command; what it printed."""
         done = subprocess.run(
@@ -248,6 +254,8 @@ class LocalNetwork:
         return [p for flag, name in names.items() for p in (f"--ssl-{flag}", str(tls / name))]
 
     def _spawn(self, name, command):
+        if shutil.which("setpriv"):  # whatever becomes of us, nothing is left running
+            command = ["setpriv", "--pdeathsig", "TERM", "--", *command]
         with open(self.home / f"{name}.log", "ab") as log:
             self.processes[name] = subprocess.Popen(
                 command,
@@ -271,13 +279,18 @@ def _free_ports(count):
             one.close()
 
 
-def _stat(pid):
-    """(state, parent) of a process, or None."""
+def _fields(pid):
+    """What the system tells of a process, from its state on, or None."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
         return None
-    return fields[0], int(fields[1])
+
+
+def _stat(pid):
+    """(state, parent) of a process, or None."""
+    fields = _fields(pid)
+    return None if fields is None else (fields[0], int(fields[1]))
 
 
 def is_alive(pid):

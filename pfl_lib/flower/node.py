@@ -112,6 +112,27 @@ def give_up_work(state):
                 store.delete(reply)  # the attempt to send it then fails instead of waiting
 
 
+def forget_half_messages(loop):
+    """A message whose run ends while it comes in is forgotten altogether.
+
+    ``loop`` is Flower's module.  It keeps the half that has come (1.41), for whose rest the worker
+    would wait two hours, and its node, which does one thing at a time, for the worker: a SuperLink
+    that was killed and came back would never hear from it again.
+    """
+    pull = loop._pull_and_store_message
+
+    def whole_or_nothing(state, object_store, **how):
+        before = set(state.msg_store)
+        run_id = pull(state=state, object_store=object_store, **how)
+        if run_id is None:
+            for number in set(state.msg_store) - before:
+                state.delete_messages(message_ids=[number])
+                object_store.delete(number)  # whoever waits for it is told that it is not there
+        return run_id
+
+    loop._pull_and_store_message = whole_or_nothing
+
+
 def _objects(tree):
     yield tree.object_id
     for child in tree.children:
@@ -124,6 +145,7 @@ def main():
     given, _ = cli._parse_args_run_supernode().parse_known_args()
     loop.time = Waits()
     shorten_waits()
+    forget_half_messages(loop)
     states: list[Any] = []
 
     class Factory(cli.NodeStateFactory):

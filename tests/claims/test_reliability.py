@@ -1,8 +1,8 @@
-"""What the page on things that break says of a full disk, in its text and in its table."""
+"""What the page on things that break says: of a full disk, of networks, of long runs."""
 
 import json
 
-from devtools.sphinxext.pfl_pages import soaked
+from devtools.sphinxext.pfl_pages import in_trust, over_flower, soaked
 from tests.support.paths import ROOT
 
 
@@ -14,3 +14,47 @@ def test_text_and_table_agree_that_a_run_on_a_full_disk_stops_and_can_go_on():
     for sentence in (table, text):
         assert sentence.index("stops") < sentence.index("goes on")
     assert "bit-identical" in table
+
+
+def stored(folder):
+    paths = (ROOT / "results" / folder).glob("*.json")
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+
+
+def test_no_run_over_a_network_ended_in_a_wrong_number_or_too_late():
+    records = stored("flower")
+    rows = records["cables"]["rows"]
+    assert len(rows) == 8 and records["cables"]["clients"] == 5
+    assert len(set(records["cables"]["addresses"])) == 6  # the SuperLink's, and each node's own
+    for row in rows:
+        assert row["largest difference"] == 0
+        assert row["seconds"] < row["seconds at most"]
+    lossy, lying = rows[1], next(row for row in rows if "lies" in row["what"])
+    assert lossy["absences"] == 0 < lossy["packets"]["lost"]
+    assert [1 in who for who in lying["who"]] == [True, *[False] * 8, True]
+    assert all({0, 2, 3, 4} <= set(who) for who in lying["who"])
+    assert records["cables"]["stranger"]["exit code"] != 0
+    told = dict(over_flower(records))
+    assert len(told) > len(rows)
+    for name in ("death", "worker", "network", "many"):
+        if name in records:
+            rows = records[name].get("rows", [records[name]])
+            assert all(row["largest difference"] == 0 for row in rows)
+
+
+def test_long_runs_end_as_if_nobody_had_killed_them_and_memory_stays_level():
+    found = {n: r["measured"] for n, r in stored("soak").items() if n.startswith("endure")}
+    assert found
+    for measured in found.values():
+        assert measured["clients"] == 500 == measured["rounds"] and measured["kills"] > 0
+        assert measured["differs from the run in peace"] == [] and measured["growth"] <= 0.02
+        assert f"{measured['kills']} kills; results that differ: 0" in soaked(measured)
+
+
+def test_the_table_of_trust_names_every_method_and_its_commands():
+    records = stored("trust")
+    told = "".join(what for what, _ in in_trust(records))
+    assert all(name in told for name in ("FedAvg", "FedAMP", "FedALA", "FedRep"))
+    assert all(
+        record["command"].startswith("python -m devtools.trust") for record in records.values()
+    )

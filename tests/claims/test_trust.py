@@ -1,4 +1,4 @@
-"""What the chapter on privacy and trust says of its two stored tables.
+"""What the chapter on privacy and trust says of its stored tables.
 
 A difference counts where the seeds' ranges do not meet, and is not there to be seen where they do.
 """
@@ -84,3 +84,46 @@ def test_membership_inference_is_weak_here():
     """Nearer to guessing (0.5) than to certainty (1), whatever the seed."""
     attack = {(r["method"], r["epsilon"]): r["membership"]["high"] for r in stored("private")}
     assert max(value for (_, epsilon), value in attack.items() if epsilon is None) < 0.75
+
+
+# ------------------------------------------------------------------------- one sample, ten people
+@pytest.fixture(scope="module")
+def people():
+    return {(row["method"], row["epsilon"]): row for row in stored("samples")}
+
+
+def test_a_window_is_read_exactly_without_noise_and_not_at_all_with_it():
+    rows = {row["epsilon"]: row for row in stored("leaks")}
+    assert rows[None]["window"]["low"] > 0.99 and above(rows[None]["window"], rows[None]["another"])
+    for epsilon in (1, 4, 8):
+        assert rows[epsilon]["window"]["mean"] < 0.2
+        assert meet(rows[epsilon]["window"], rows[epsilon]["another"])
+
+
+def test_a_guarantee_for_each_sample_costs_more_here_than_cooperation_is_worth(people):
+    whole = json.loads((FOLDER / "samples.json").read_text(encoding="utf-8"))
+    alone = whole["separate"]
+    for method in ("FedAvg", "FedALA", "FedRep", "FedAMP"):
+        free = people[method, None]["accuracy"]
+        assert not above(free, alone)
+        for epsilon in (1, 4, 8):
+            hidden = people[method, epsilon]["accuracy"]
+            assert above(alone, hidden)
+            assert hidden["mean"] < free["mean"] - 0.1
+
+
+def test_the_strongest_attack_hardly_beats_guessing_here(people):
+    for row in people.values():
+        for place in ("server", "other"):
+            assert 0.45 < row[place]["lira"]["mean"] < 0.55
+
+
+def test_secure_aggregation_hides_models_and_keeps_the_sum():
+    path = FOLDER.parent / "flower" / "secagg.json"
+    found = json.loads(path.read_text(encoding="utf-8"))
+    assert found["masked vectors"] == found["clients"] * found["rounds"]
+    assert found["plain arrays that the server saw"] == 0
+    assert found["largest correlation of a masked vector with a model"] < found["chance"]
+    assert 0 < found["largest difference"] < 1e-3 * found["largest number of the model"]
+    apart = abs(found["accuracy"] - found["accuracy under secure aggregation"])
+    assert apart < 0.02
