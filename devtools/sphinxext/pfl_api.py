@@ -37,6 +37,7 @@ COMMON = {
     "correction": "a vector added to every gradient",
     "mask": "the coordinates that may move",
     "options": "what else may be set, as the words above say",
+    "hyper": "its hyper-parameters, by name",
     "prox": "a pull to other models, see Prox",
     "begin": "the models that training begins with, one row per client",
     "step": "the name of another local step, see local_step",

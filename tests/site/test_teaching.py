@@ -301,6 +301,11 @@ def test_every_labelled_formula_is_on_the_sheet():
         assert entry.select_one(".code code") is not None, f"{label} has no function beside it"
     assert [name for name in formulas.__all__ if f"<code>{name}</code>" not in sheet] == []
     assert len(page.select("li")) == count >= len(labelled)
+    numbers = [int(n.get_text().strip("()")) for n in page.select("li .number")]
+    assert sorted(numbers) == list(range(1, count + 1)), "each has its number in the book"
+    silent = [li["id"] for li in page.select("li") if not li.select(".code, .meaning")]
+    assert len(silent) <= 0.15 * count, silent
+    assert len(page.select("dl.symbols")) >= 8 and len(page.select("dl.symbols dt")) > 80
 
 
 # -------------------------------------------------------------------------------------- quizzes
