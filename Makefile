@@ -73,7 +73,7 @@ coverage: $(READY) ## which lines of the library the unit tests run; a page for 
 exercises: $(READY) ## notebooks with the chapters' exercises, with and without solutions (`make book` does it too)
 	$(PY) -m devtools.teaching exercises
 
-slides: $(READY) ## slides for each part, from the built book (`make book` does it too)
+slides: $(READY) ## slides for each part, with figures of the built book (`make book` does it too)
 	$(PY) -m devtools.teaching slides
 
 pdf: $(READY) ## the whole book on paper: _build/book.pdf, and the formula sheet (needs the built book)

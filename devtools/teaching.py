@@ -1,32 +1,35 @@
-"""Make what a course needs, out of the chapters and nothing else.
+"""Make what a course needs, out of the chapters and of the folder teaching.
 
     python -m devtools.teaching exercises [FOLDER]   notebooks with and without solutions
+    python -m devtools.teaching graded [FOLDER]      graded notebooks, with nbgrader's marks
     python -m devtools.teaching slides [FOLDER]      a deck for each part (needs the built book)
     python -m devtools.teaching formulas [FOLDER]    the formula sheet
 
-FOLDER is _build/html/teaching by default; `make book` makes all three there.
+FOLDER is _build/html/teaching by default; `make book` makes all of them there.
 """
 
+import ast
 import re
 import sys
 from pathlib import Path
 
 import nbformat
 
-from devtools import chapters, reader
+from devtools import chapters, graded, reader
 from devtools.notebooks import setup_cell, text_of
 
 FOLDER = chapters.ROOT / "_build" / "html" / "teaching"
 INTRODUCTION = """\
 # Exercises: {title}
 
-These are the exercises of the chapter *{title}*. First comes the chapter's own code, so that its \
-names are there when you need them: run it once, and look at the chapter for what it means. Below \
-each exercise there is room for your words and for your code."""
+These are the exercises of the chapter *{title}*. Run the next cell once: it is that part of the \
+chapter's code on which the exercises build. Below each exercise there is room for your words and \
+for your code."""
 WITH_SOLUTIONS = """\
 # Solutions: {title}
 
-The exercises of the chapter *{title}* with their solutions, after the chapter's own code."""
+The exercises of the chapter *{title}* with their solutions, after that part of the chapter's code \
+on which they build."""
 YOUR_WORDS = "*Your answer in words and formulas:*"
 YOUR_CODE = "# your code"
 
@@ -41,9 +44,106 @@ def plain(text, page):
     return "\n\n".join([words, *beside])
 
 
-def headings(cell):
-    """The headings of a markdown cell of the chapter, or nothing."""
-    return "\n\n".join(re.findall(r"^##+ .*$", cell.source, re.MULTILINE))
+CHANGES = {"append", "extend", "update", "add", "setdefault", "insert", "pop"}
+
+
+def _root(node):
+    """The name at the bottom of ``a.b[c](d)``, or None."""
+    while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call, ast.Starred)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _uses(node):
+    """The names that a piece of code needs from outside."""
+    own = {a.arg for a in ast.walk(node) if isinstance(a, ast.arg)}
+    for part in ast.walk(node):
+        if isinstance(part, ast.comprehension):
+            own |= {n.id for n in ast.walk(part.target) if isinstance(n, ast.Name)}
+        elif isinstance(part, ast.FunctionDef):
+            inside = [n for n in ast.walk(part) if isinstance(n, ast.Name)]
+            own |= {n.id for n in inside if isinstance(n.ctx, ast.Store)}
+    named = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+    return {n.id for n in named if isinstance(n.ctx, ast.Load)} - own
+
+
+def _effects(statement):
+    """(names it makes anew, names it may change) of one statement at top level."""
+    if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+        return {statement.name}, set()
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return {(a.asname or a.name).split(".")[0] for a in statement.names}, set()
+    if isinstance(statement, ast.Assign):
+        made = {
+            n.id
+            for target in statement.targets
+            for n in ast.walk(target)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        }
+        return made, {_root(t) for t in statement.targets} - made - {None}
+    if isinstance(statement, ast.AugAssign):
+        return set(), {_root(statement.target)}
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        call = statement.value.func
+        inner = call.attr if isinstance(call, ast.Attribute) else ""
+        changes = inner in CHANGES or inner.endswith("_")
+        return set(), {_root(call)} if changes else set()
+    changed = set()  # loops, conditions, with: what happens inside may happen
+    for field in ("body", "orelse", "finalbody"):
+        for inside in getattr(statement, field, []):
+            changed |= set.union(*_effects(inside))
+    if isinstance(statement, ast.For):
+        changed |= {n.id for n in ast.walk(statement.target) if isinstance(n, ast.Name)}
+    return set(), changed - {None}
+
+
+def needed(cells, later):
+    """That part of a chapter's code on which ``later`` code builds: whole statements, in order."""
+    called = set()  # what kept functions need is needed when they are called: at the end
+    while True:
+        kept, more = _sliced(cells, later, called)
+        if more <= called:
+            break
+        called |= more
+    imports = [k for k in kept if k.startswith(("import ", "from "))]
+    rest = [k for k in kept if k not in imports]
+    return "\n".join([*dict.fromkeys(imports), *_spaced(rest)])
+
+
+def _sliced(cells, later, called):
+    """One pass from the end: (statements to keep, names that kept functions use)."""
+    live, kept, more = set(), [], set()
+    for source in reversed(later):
+        for statement in reversed(ast.parse(source).body):
+            live = (live - _effects(statement)[0]) | _uses(statement)
+    live |= called
+    for source in reversed(cells):
+        for statement in reversed(ast.parse(source).body):
+            made, changed = _effects(statement)
+            if not (made | changed) & live:
+                continue
+            live = (live - made) | _uses(statement)
+            if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+                more |= _uses(statement)
+            first = min([statement.lineno, *(d.lineno for d in _decorators(statement))])
+            kept.append("\n".join(source.splitlines()[first - 1 : statement.end_lineno]))
+    return kept[::-1], more
+
+
+def _decorators(statement):
+    return getattr(statement, "decorator_list", [])
+
+
+def _spaced(pieces):
+    """Functions and classes with room around them."""
+    return [f"\n\n{p}\n" if p.startswith(("def ", "class ", "@")) else p for p in pieces]
+
+
+def code_of(cell):
+    """The code of a cell: a code cell's own, or what stands in the fences of a markdown cell."""
+    if cell.cell_type == "code":
+        return [cell.source]
+    return re.findall(r"^```python\n(.*?)^```$", cell.source, re.MULTILINE | re.DOTALL)
 
 
 def exercise_notebook(path, solutions):
@@ -54,14 +154,11 @@ def exercise_notebook(path, solutions):
         return None
     title = chapters.page_title(page)
     opening = (WITH_SOLUTIONS if solutions else INTRODUCTION).format(title=title)
-    cells = [nbformat.v4.new_markdown_cell(opening)]
-    for cell in before:
-        if cell.cell_type == "code":
-            own = setup_cell() if "setup" in cell.metadata.get("tags", []) else None
-            cells.append(own or nbformat.v4.new_code_cell(cell.source))
-        elif headings(cell):
-            cells.append(nbformat.v4.new_markdown_cell(headings(cell)))
-    cells.append(nbformat.v4.new_markdown_cell("## Exercises"))
+    cells = [nbformat.v4.new_markdown_cell(opening), setup_cell()]
+    own = [c for c in before if c.cell_type == "code" and "setup" not in c.metadata.get("tags", [])]
+    later = [source for e in exercises for c in e.solution for source in code_of(c)]
+    if built_on := needed([c.source for c in own], later):
+        cells.append(nbformat.v4.new_code_cell(built_on))
     for number, exercise in enumerate(exercises, start=1):
         name = f"### Exercise {number}: {exercise.label}\n\n"
         cells.append(nbformat.v4.new_markdown_cell(name + plain(exercise.text, page)))
@@ -105,23 +202,38 @@ def write_exercises(folder=FOLDER):
     return len(made)
 
 
+def write_graded(folder=FOLDER):
+    """Write the graded notebooks below ``folder``, and one archive of each kind beside them."""
+    made = graded.notebooks()
+    for name, text in made.items():
+        target = Path(folder) / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    for kind in ("graded", "source"):
+        own = {name: text for name, text in made.items() if name.startswith(kind)}
+        reader.pack(Path(folder) / f"{kind}.zip", own)
+    return len(made)
+
+
 # -------------------------------------------------------------------------------------- main
 def write_all(folder=FOLDER):
     """Everything that the book's teaching page links to."""
     from devtools import formula_sheet, slides
 
-    print(f"{write_exercises(folder)} exercise notebooks")
+    print(f"{write_exercises(folder)} exercise notebooks, {write_graded(folder)} graded ones")
     print(f"{slides.write(folder)} slides")
     print(f"{formula_sheet.write(folder)} formulas on the sheet")
 
 
 def main(arguments):
-    if not arguments or arguments[0] not in {"exercises", "slides", "formulas"}:
+    if not arguments or arguments[0] not in {"exercises", "graded", "slides", "formulas"}:
         print(__doc__)
         return 2
     folder = Path(arguments[1]) if len(arguments) > 1 else FOLDER
     if arguments[0] == "exercises":
         print(f"{write_exercises(folder)} notebooks in {folder}")
+    elif arguments[0] == "graded":
+        print(f"{write_graded(folder)} notebooks in {folder}")
     elif arguments[0] == "slides":
         from devtools import slides
 

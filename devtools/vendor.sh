@@ -32,7 +32,8 @@ fetch reveal.js "$reveal"
 from=$tmp/reveal.js to=static/vendor/reveal
 rm -rf "$to"
 mkdir -p "$to"
-cp "$from/LICENSE" "$from/dist/reset.css" "$from/dist/reveal.css" "$from/dist/reveal.js" "$to/"
+cp "$from/LICENSE" "$from/dist/reset.css" "$from/dist/reveal.css" "$from/dist/reveal.js" \
+  "$from/dist/plugin/notes.js" "$to/"
 echo "reveal.js $reveal" >"$to/VERSION"
 
 # The accessibility checker of the tests; no page loads it.

@@ -15,9 +15,9 @@
       body.style.zoom = 1;
       body.style.width = `${width}px`;
       const most = Math.min(frame.clientWidth / width, frame.clientHeight / body.scrollHeight);
-      return Math.min(1.25, most);
+      return Math.min(1.6, most);
     }
-    const widths = [860, 960, 1080, 1200, 1400, 1600];
+    const widths = [860, 920, 980, 1040, 1100, 1160, 1220, 1280, 1400, 1600];
     const best = widths.reduce((a, b) => (zoomAt(b) > zoomAt(a) * 1.02 ? b : a));
     body.style.zoom = zoomAt(best);
   }
@@ -59,5 +59,6 @@
     hash: true,
     slideNumber: "c/t",
     transition: "none",
+    plugins: [RevealNotes], // the letter S: notes, clock, next slide
   });
 })();

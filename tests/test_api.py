@@ -133,3 +133,37 @@ def test_examples_use_what_a_reader_could_import():
                 if isinstance(node, ast.Name) and re.match(r"_\w", node.id):
                     bad.append(f"{room}.{name}: {node.id}")
     assert bad == []
+
+
+# ----------------------------------------------------------------- parameters, examples by task
+def test_examples_by_task_run():
+    page = str(ROOT / "book" / "api" / "tasks.md")
+    done = doctest.testfile(page, module_relative=False)
+    assert done.attempted > 30 and done.failed == 0
+
+
+def test_reference_tables_come_from_signature_and_docstring(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "devtools" / "sphinxext"))
+    reference = importlib.import_module("pfl_api")
+    rows, back = reference.rows(pfl_lib.run, inspect.getdoc(pfl_lib.run))
+    found = {name: rest for name, *rest in rows}
+    assert back == "History" and list(found)[:3] == ["algorithm", "fed", "rounds"]
+    assert found["participation"][:2] == ["float", "1.0"]
+    assert found["participation"][2].startswith("``participation`` is the share of clients")
+    lines = ["Words.", "", ">>> example"]
+    reference._parameters(None, "function", "pfl_lib.run", pfl_lib.run, None, lines)
+    assert lines.index(".. list-table::") < lines.index(">>> example") == len(lines) - 1
+    assert "Returns ``History``." in lines
+
+
+def test_every_parameter_of_the_front_door_is_explained(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "devtools" / "sphinxext"))
+    reference = importlib.import_module("pfl_api")
+    doors = (pfl_lib.run, pfl_lib.train, pfl_lib.tune, pfl_lib.Federation, pfl_lib.serve_newcomers)
+    silent = [
+        (door.__name__, name)
+        for door in doors
+        for name, _, _, meaning in reference.rows(door, inspect.getdoc(door))[0]
+        if not meaning
+    ]
+    assert silent == []

@@ -192,7 +192,7 @@ def test_selection_finds_the_groups():
 
 
 def test_softmax_is_as_flat_as_the_bound():
-    assert float(later.loudness(-1.0, 1.0)) == pytest.approx(math.exp(-2))
+    assert float(later.relative_weight(-1.0, 1.0)) == pytest.approx(math.exp(-2))
     cosines = cosine_similarities(later.ten_updates())
     assert cosines[0, 1:].tolist() == pytest.approx([0.5] * 9)
 

@@ -5,7 +5,13 @@ import torch
 from torch.testing import assert_close
 
 from pfl_lib.book import theory
-from pfl_lib.book.theory import critical_sigmas, feedback_loop, fit_drift, resting_gap
+from pfl_lib.book.theory import (
+    critical_drift,
+    critical_sigmas,
+    feedback_loop,
+    fit_drift,
+    resting_gap,
+)
 from pfl_lib.methods import FedAMP
 from pfl_lib.metrics import inside_share
 
@@ -86,3 +92,16 @@ def test_bad_input_is_named(what, message):
 def test_a_fit_needs_three_distances():
     with pytest.raises(ValueError, match="three or more distances"):
         fit_drift([0.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    "place", [(10, 5, 0.2), (25, 5, 0.2), (12, 2, 0.5), (6, 3, 1 / 6)], ids=str
+)
+def test_folds_exist_exactly_below_the_critical_drift(place):
+    m, group, self_weight = place
+    edge = critical_drift(m, group, self_weight)
+    assert critical_sigmas(3.0, 0.99 * edge, m, group, self_weight) is not None
+    assert critical_sigmas(3.0, 1.01 * edge, m, group, self_weight) is None
+    y = torch.linspace(0, 12, 100_001, dtype=torch.float64)
+    turns = (resting_gap(y, 0.5 * edge, m, group, self_weight).diff().sign().diff() != 0).sum()
+    assert turns == 2  # one maximum, one minimum, never more

@@ -1,13 +1,16 @@
 """Exercise notebooks, teaching guide, slides and formula sheet cannot part from the chapters."""
 
+import json
 import re
+import subprocess
+import sys
 import zipfile
 from collections import Counter
 
 import pytest
 from bs4 import BeautifulSoup
 
-from devtools import chapters, formula_sheet, slides, teaching
+from devtools import chapters, formula_sheet, graded, slides, teaching
 from devtools.browser import wait_for_maths
 from pfl_lib import attention, formulas
 from pfl_lib.book import explore
@@ -71,21 +74,40 @@ def test_student_notebook_holds_no_solution(stem):
 
 
 @pytest.mark.parametrize("stem", WITH_EXERCISES)
-def test_student_notebook_runs_where_the_chapter_runs(stem):
-    """Its code is the chapter's, up to the exercises, and comments: what nbval runs, runs here."""
-    own = code(MADE[f"exercises/{stem}.ipynb"].cells)
+def test_exercise_notebooks_begin_with_one_cell_out_of_the_chapter(stem):
+    """Every line of it is the chapter's, and what is left of the chapter is what one needs."""
+    student, solved = (
+        code(MADE[f"{kind}/{stem}.ipynb"].cells) for kind in ("exercises", "solutions")
+    )
     count = len(EXERCISES[stem])
-    assert own[-count:] == [teaching.YOUR_CODE] * count
-    assert all(line.startswith("#") for line in teaching.YOUR_CODE.splitlines())
-    before = own[:-count]
-    assert before == code(CHAPTERS[stem].cells)[: len(before)]
-    solved = [source for e in EXERCISES[stem] for source in code(e.solution)]
-    assert len(before) + len(solved) == len(code(CHAPTERS[stem].cells))
+    assert student[-count:] == [teaching.YOUR_CODE] * count and len(student) == count + 2
+    assert student[:2] == solved[:2]
+    before = "\n".join(code(CHAPTERS[stem].cells)).splitlines()
+    assert [line for line in student[1].splitlines() if line and line not in before] == []
+    solutions = [source for e in EXERCISES[stem] for source in code(e.solution)]
+    assert solved[2:] == solutions
 
 
-@pytest.mark.parametrize("stem", WITH_EXERCISES)
-def test_solution_notebook_has_the_chapter_s_code(stem):
-    assert code(MADE[f"solutions/{stem}.ipynb"].cells) == code(CHAPTERS[stem].cells)
+def test_no_exercise_notebook_uses_a_name_that_is_not_there(tmp_path):
+    for name, made in MADE.items():
+        script = "\n".join(code(made.cells)[1:])  # the first cell installs, in notebooks' own words
+        (tmp_path / name.replace("/", "-")).with_suffix(".py").write_text(script)
+    asked = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821", str(tmp_path)]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_what_later_code_builds_on_is_found():
+    cells = [
+        "import math\nimport os\nunused = os.getcwd()",
+        "a = [1]\nfor k in range(3):\n    a.append(k)\nprint(a)",
+        "def f(a):\n    b = a + c\n    return math.sin(b)\n\nc = 2\nc += 1",
+    ]
+    kept = teaching.needed(cells, ["x = f(a[0])", "c = 5\nprint(x)"])
+    assert "os" not in kept and "print" not in kept
+    space = {}
+    exec(kept, space)
+    assert space["a"] == [1, 0, 1, 2] and space["c"] == 3
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -168,12 +190,98 @@ def test_guide_names_explorers_and_decks_that_exist():
     assert linked == [slides.file_name(part) for part in chapters.parts()]
 
 
+def test_guide_counts_the_graded_tasks():
+    table = GUIDE.split("## Tasks that grade themselves")[1].split("\n## ")[0]
+    rows = [[c.strip() for c in r.split("|")] for r in table.splitlines() if "ipynb" in r]
+    assert [row[1] for row in rows] == list(chapters.parts())
+    for row, path in zip(rows, graded.files(), strict=True):
+        own = [task for (stem, _), task in TASKS.items() if stem == path.stem]
+        counts = [len(own), sum(t.points for t in own), sum(t.minutes for t in own)]
+        assert list(map(int, row[2:5])) == counts and row[5].count(path.stem) == 2
+    assert (
+        f"{len(TASKS)} functions to write, {sum(t.points for t in TASKS.values())} points" in GUIDE
+    )
+
+
 def test_guide_has_a_rubric_for_every_kind_of_exercise():
     kinds = {exercise.kind for found in EXERCISES.values() for exercise in found}
     rubric = GUIDE.split("## How to grade")[1].split("\n## ")[0]
     for kind in kinds:
         table = rubric.split(f"**[{kind}]**")[1].split("**[")[0]
         assert sum(int(n) for n in re.findall(r"^\| (\d+) \|", table, re.M)) == 10
+
+
+# ---------------------------------------------------------------------------- graded notebooks
+TASKS = {(path.stem, task.name): task for path in graded.files() for task in graded.read(path)[2]}
+
+
+def run_task(stem, task, function, tests):
+    space = {}
+    _, before, tasks = graded.read(graded.FOLDER / f"{stem}.py")
+    exec(before, space)
+    for other in tasks[: [t.name for t in tasks].index(task.name)]:
+        exec(other.code, space)  # what stands above it is solved
+        exec(other.tests, space)
+    exec(function, space)
+    exec(tests, space)
+
+
+@pytest.mark.parametrize("place", TASKS, ids=" ".join)
+def test_a_task_is_solved_by_its_solution_and_by_nothing_less(place):
+    task = TASKS[place]
+    run_task(place[0], task, task.code, task.tests)
+    with pytest.raises(NotImplementedError):
+        run_task(place[0], task, task.stub, task.shown)
+    assert "HIDDEN" in task.tests and "HIDDEN" not in task.shown and "assert" in task.shown
+    assert "SOLUTION" not in task.stub and '"""' in task.stub and len(task.words) > 40
+
+
+WRONG = {
+    "average": "def average(models, sizes):\n    return np.mean(models, axis=0)",
+    "drift_limit": "def drift_limit(h, c, p, lr, epochs):\n    h, c, p = map(np.array, (h, c, p))\n"
+    "    return (p * h * c).sum() / (p * h).sum()",
+    "fedacs_weights": "def fedacs_weights(W, p):\n    return np.eye(len(W))",
+    "heurfedamp_weights": "def heurfedamp_weights(W, sigma, self_weight):\n    m = len(W)\n"
+    "    xi = np.full((m, m), (1 - self_weight) / (m - 1))\n"
+    "    np.fill_diagonal(xi, self_weight)\n    return xi",
+    "ala_step": "def ala_step(weights, own, glob, grad, lr):\n"
+    "    return np.array(weights) - lr * (np.array(glob) - own) * np.array(grad)",
+    "same_mix": "def same_mix(lr, steps, stretch, other_lr):\n"
+    "    return lr * steps / (other_lr * stretch)",
+    "label_prior": "def label_prior(counts, smoothing=1.0):\n    return np.zeros(np.shape(counts))",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_hidden_tests_find_what_the_shown_ones_let_pass(name):
+    place = next(place for place in TASKS if place[1] == name)
+    task = TASKS[place]
+    if name not in ("average", "ala_mix"):
+        run_task(place[0], task, WRONG[name], task.shown)
+    with pytest.raises(AssertionError):
+        run_task(place[0], task, WRONG[name], task.tests)
+
+
+def test_graded_notebooks_carry_nbgrader_s_marks():
+    made = {name: json.loads(text) for name, text in graded.notebooks().items()}
+    assert len(made) == 2 * len(graded.files())
+    for name, notebook in made.items():
+        cells = [cell for cell in notebook["cells"] if "nbgrader" in cell["metadata"]]
+        marks = [cell["metadata"]["nbgrader"] for cell in cells]
+        ids = [mark["grade_id"] for mark in marks]
+        assert len(set(ids)) == len(ids) and all(mark["schema_version"] == 3 for mark in marks)
+        stem = name.split("/")[1].removesuffix(".ipynb")
+        points = sum(task.points for place, task in TASKS.items() if place[0] == stem)
+        assert sum(mark.get("points", 0) for mark in marks) == points
+        whole = json.dumps(notebook)
+        assert ("BEGIN SOLUTION" in whole) == ("HIDDEN TESTS" in whole) == name.startswith("source")
+
+
+def test_a_task_without_points_is_refused(tmp_path):
+    path = tmp_path / "x.py"
+    path.write_text("# %% [task] f: easy\n# Words.\ndef f():\n    pass\n")
+    with pytest.raises(ValueError, match="should be like"):
+        graded.read(path)
 
 
 # ------------------------------------------------------------------------------- formula sheet
@@ -193,6 +301,11 @@ def test_every_labelled_formula_is_on_the_sheet():
         assert entry.select_one(".code code") is not None, f"{label} has no function beside it"
     assert [name for name in formulas.__all__ if f"<code>{name}</code>" not in sheet] == []
     assert len(page.select("li")) == count >= len(labelled)
+    numbers = [int(n.get_text().strip("()")) for n in page.select("li .number")]
+    assert sorted(numbers) == list(range(1, count + 1)), "each has its number in the book"
+    silent = [li["id"] for li in page.select("li") if not li.select(".code, .meaning")]
+    assert len(silent) <= 0.15 * count, silent
+    assert len(page.select("dl.symbols")) >= 8 and len(page.select("dl.symbols dt")) > 80
 
 
 # -------------------------------------------------------------------------------------- quizzes
@@ -282,8 +395,57 @@ def test_deck(site, open_page, part):
     assert page.locator(".figure img").count() > 0
     assert page.evaluate("[...document.images].filter(i => !i.naturalWidth || !i.alt).length") == 0
     assert page.evaluate(OUTSIDE_THE_SLIDE) == []
-    for kind in ("title", "predict", "answer", "equation", "figure", "quiz"):
+    for kind in ("title", "predict", "answer", "equation", "figure", "drawn", "quiz"):
         assert page.locator(f"section.{kind}").count() > 0, f"no {kind} slide"
+
+
+@pytest.mark.parametrize("part", chapters.parts())
+def test_a_lecture_has_twenty_to_twenty_five_slides_with_notes(part):
+    text = slides.source(part)
+    columns = re.split(r"^---$", text, flags=re.MULTILINE)
+    assert 20 <= len(columns) <= 25
+    for column in columns:
+        note = re.split(r"^--$", column, flags=re.MULTILINE)[0].partition("\nNote:")[2]
+        assert "{quiz:" in column or 4 <= len(note.split()) <= 80, column[:60]
+    named = [label for label in re.findall(r"\bex-[\w-]+", text)]
+    assert named and [label for label in named if label not in LABELS] == []
+
+
+def test_a_slide_that_names_nothing_of_the_book_is_refused():
+    for text, words in (
+        ("Words without a title", "must begin with its title"),
+        ("## T\n\n{equation: eq-no-such}", "no chapter has the equation"),
+        ("## T\n\n{figure: fig-no-such}", "no built chapter has the figure"),
+        ("## T\n\n{drwan: round}", "is unknown"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            slides.one(text)
+
+
+def test_markdown_of_a_slide_keeps_formulas_for_mathjax():
+    slide = slides.one("## A *b*\n\n{predict}\n\nLet $a_i<b$ and **c**.\n\nNote: Say $x$.")
+    assert slide.title == "A <em>b</em>" and slide.kind == "predict"
+    assert "\\(a_i&lt;b\\)" in slide.body and "<strong>c</strong>" in slide.body
+    assert slide.note.startswith("<p>Say <span") and "\\(x\\)" in slide.note
+
+
+def test_the_place_of_the_right_choice_on_slides_gives_nothing_away():
+    places = []
+    for stem in WITH_EXERCISES:
+        for number in range(1, 1 + len(slides.questions(stem))):
+            verdicts = [below.body for below in slides.quiz(f"{stem} {number}").below]
+            places.append(next(k for k, body in enumerate(verdicts) if 'class="right"' in body))
+    assert len(places) >= 45 and max(map(places.count, range(3))) <= 0.5 * len(places)
+
+
+def test_speaker_view_has_the_notes(site, open_page):
+    page = open_page(f"{site}/teaching/{slides.file_name('Foundations')}")
+    page.wait_for_function("window.Reveal && Reveal.isReady()")
+    with page.expect_popup() as opened:
+        page.keyboard.press("s")
+    view = opened.value
+    view.wait_for_selector(".speaker-controls-notes:not(.hidden)")
+    assert "Ninety minutes" in view.locator(".speaker-controls-notes .value").inner_text()
 
 
 def test_arrow_keys_turn_the_slides_after_a_click_into_an_explorer(site, open_page):
@@ -313,18 +475,8 @@ def test_slides_are_short(site):
         for slide in BeautifulSoup(deck, "html.parser").select("section:not(:has(section))"):
             for heading in slide.select("h1, h2"):
                 heading.extract()
-            most = 70 if "quiz" in slide["class"] else 50  # a question comes with all its choices
+            most = 70 if "quiz" in slide["class"] else 60  # a question comes with all its choices
             assert slides.words(slide.decode_contents()) <= most, slide.get_text()
-
-
-def test_sentences_are_not_cut_in_formulas():
-    p = BeautifulSoup(
-        '<p>One, Eq. (5). <strong>Two <span class="math">\\(a. B\\)</span>.</strong> '
-        "<em>Three</em> goes on. Four?</p>",
-        "html.parser",
-    ).p
-    found = [BeautifulSoup(s, "html.parser").get_text() for s in slides.sentences(p)]
-    assert found == ["One, Eq. (5).", "Two \\(a. B\\).", "Three goes on.", "Four?"]
 
 
 # ------------------------------------------------------------------- what the teaching page needs

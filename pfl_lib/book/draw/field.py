@@ -232,7 +232,7 @@ def three_runs():
     rows = (
         (36, ["Does FedAvg do as", "well as anything?"], "FedAvg", "all are alike", "g1"),
         (136, ["Does FedAvg-FT", "beat Separate?"], "FedAvg-FT", "a good start", "g3"),
-        (236, ["Does attention", "beat Separate?"], "attention", "choose your kin", "hot"),
+        (236, ["Does attention", "beat Separate?"], "attention", "choose partners", "hot"),
     )
     for y, lines, name, why, meaning in rows:
         ask(y, lines)
@@ -244,7 +244,7 @@ def three_runs():
     panel.rect(23, 311, 120, 50, "soft mute", round=10)
     panel.rect(23, 311, 120, 50, "thin mute", round=10)
     panel.text(83, 332, "Separate", "mute big")
-    panel.text(83, 350, "alone is easy", "mute small")
+    panel.text(83, 350, "own data suffice", "mute small")
     return (panel,)
 
 

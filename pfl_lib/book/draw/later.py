@@ -10,8 +10,8 @@ from pfl_lib.formulas import leap, sngs
 
 
 # ------------------------------------------------------------------------- how flat a softmax is
-def loudness(cosine, temperature):
-    """How loud a client at this cosine is, beside one that points exactly one's own way."""
+def relative_weight(cosine, temperature):
+    """The weight of a client at this cosine, beside that of one that points exactly one's own way."""
     return torch.exp((torch.as_tensor(cosine, dtype=torch.float64) - 1) / temperature)
 
 
@@ -23,20 +23,20 @@ def ten_updates():
 
 def softmax_flat():
     panel = Panel(
-        "How loud a client is, against its angle",
+        "The weight of a client, against its angle",
         "Loudness against the cosine, from minus one to one. At temperature 1 it falls gently from "
         "1 to 0.14. At 0.3 it falls faster, at 0.1 only clients that point nearly the same way are "
         "heard.",
         height=236,
     )
     axes = Axes(panel, (34, 34, 286, 152), x=(-1, 1.02), y=(0, 1.08))
-    axes.frame("cosine of two updates", "loudness")
+    axes.frame("cosine of two updates", "weight")
     x = torch.linspace(-1, 1, 121, dtype=torch.float64)
     for temperature, style in ((1.0, "line hot"), (0.3, "line ink"), (0.1, "line mute")):
-        axes.curve(x, loudness(x, temperature), style)
+        axes.curve(x, relative_weight(x, temperature), style)
     for c, label in ((-1, "−1"), (0, "0"), (1, "1")):
         axes.tick(c, label)
-    low = float(loudness(-1.0, 1.0))
+    low = float(relative_weight(-1.0, 1.0))
     panel.circle(*axes.at(-1, low), 4.5, "fill hot")
     panel.text(axes.at(-1, 0)[0] + 10, axes.at(0, low)[1] - 10, "$e^{−2}$", "hot", "start")
     panel.text(axes.at(-0.02, 0)[0], axes.at(0, 0.55)[1], "$T = 1$", "hot", "end")

@@ -338,7 +338,7 @@ def feedback_loop():
         "between groups grows, so it hears its own group still more. In the middle two separate "
         "groups of three clients.",
         [["hears mostly", "its own group"], ["becomes", "more like it"],
-         ["the groups'", "gap grows"], ["strangers", "grow faint"]], apart, "g3",
+         ["the groups'", "gap grows"], ["strangers", "lose weight"]], apart, "g3",
     )  # fmt: skip
     wide = loop(
         "a width too wide",

@@ -16,6 +16,7 @@ from pfl_lib.book.theory.budget import ala_once, ala_spent, explained
 from pfl_lib.book.theory.federations import DescentFederation, QuadraticFederation, iterate
 from pfl_lib.book.theory.feedback import (
     FeedbackPath,
+    critical_drift,
     critical_sigmas,
     feedback_loop,
     fit_drift,
@@ -83,6 +84,7 @@ __all__ = [
     "convex_toy",
     "count_limits",
     "coupling_smoothness",
+    "critical_drift",
     "critical_sigmas",
     "descend",
     "distance_moved",

@@ -1,5 +1,6 @@
 """The loop between attention and distance: whoever is heard comes nearer, and is heard more."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -100,6 +101,26 @@ def critical_sigmas(gap, drift, m=10, group=5, self_weight=0.2, points=200_001):
         return None
     top, bottom = rest[falls[0]].item(), rest[falls[-1] + 1].item()
     return (gap / top) ** 2, (gap / bottom) ** 2
+
+
+def critical_drift(m=10, group=5, self_weight=0.2):
+    """The drift below which groups show hysteresis; from there on one end for every σ.
+
+    The slope of ``resting_gap`` is 1 − χq with q = (1 − p)(2zp − 1), z = y² and χ = γ(1 − δ)/δ. q has
+    one maximum, where z(2p − 1) = 3/2; there it is (1 − p)(z + 1/2) = 1/χ*, and δ* = γ/(γ + χ*).
+
+    Equation label: eq-feedback-fold
+
+    >>> round(critical_drift(), 3)
+    0.36
+    """
+    odds, gamma, _ = _coupling(0.5, m, group, self_weight)
+    low, high = 0.0, 1000.0
+    for _ in range(200):  # z(2p − 1) increases where it is positive
+        z = (low + high) / 2
+        p = 1 / (1 + odds * math.exp(-z))
+        low, high = (z, high) if z * (2 * p - 1) < 1.5 else (low, z)
+    return gamma * (1 - p) * (z + 0.5) / (gamma * (1 - p) * (z + 0.5) + 1)
 
 
 def fit_drift(apart, rounds=None):
