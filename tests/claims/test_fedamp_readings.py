@@ -3,8 +3,12 @@
 import pytest
 
 from pfl_lib.book.experiments import stored
+from tests.support.claims import gains, laptop, percent
 
 FOUND = stored("fedamp_readings")
+LAPTOP = laptop("fedamp_readings")
+LAST = percent(LAPTOP)
+ROWS = ("FedAMP", "FedAMP, half kernel", "FedAMP, pre-trained", "FedAMP, pre-trained, half kernel")
 RUNS = [run for kept in FOUND.values() for run in kept.record["runs"]]
 
 
@@ -18,3 +22,28 @@ def test_every_run_is_long_enough_for_beta_to_fall(run):
 )
 def test_at_paper_scale_it_is_the_papers_network_on_40_clients(run):
     assert run["settings"]["parameters"] == 1_663_370 and len(run["clients"]) == 40
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_with_the_printed_width_nobody_is_chosen_and_all_rows_are_fine_tuned_averages(row):
+    assert all(abs(share - 3 / 19) < 0.01 for share in LAPTOP.values(row, "inside"))
+    assert abs(LAST[row] - LAST["FedAMP"]) < 0.2 and abs(LAST[row] - LAST["FedAvg-FT"]) < 0.2
+
+
+def test_the_side_of_tau_is_worth_about_two_and_a_half_points():
+    lost = gains(LAPTOP, "FedAMP", "FedAMP, τ on oneself")
+    assert min(lost) > 1.9 and 2.1 < sum(lost) / 3 < 2.8
+
+
+def test_the_trained_model_is_ahead_of_the_message_with_every_seed():
+    for w, u in zip(LAPTOP.values("FedAMP"), LAPTOP.message("FedAMP")):
+        assert 100 * (w - u) > 1.7
+    mean = sum(LAPTOP.message("FedAMP")) / 3
+    assert LAST["FedAMP"] - 100 * mean > 2 and abs(100 * mean - LAST["FedAvg"]) < 0.3
+
+
+def test_scaffold_wants_a_long_step():
+    short, middle, long = (LAST[f"SCAFFOLD, step {lr}"] for lr in ("0.01", "0.03", "0.1"))
+    assert short < middle < long and long - short > 5 and LAPTOP.diverged() == []
+    assert LAST["FedAvg"] < long < LAST["FedAvg-FT"]
+    assert LAPTOP.paper("SCAFFOLD, step 0.1") == pytest.approx(98.5, abs=0.06)

@@ -1,5 +1,6 @@
 """Pages and claims hold while long runs come in: rows are added to copies of the result files."""
 
+import json
 import os
 import subprocess
 import sys
@@ -45,6 +46,17 @@ def test_a_page_holds_with_any_job_more_with_all_and_when_all_diverge(
     for record in records:
         monkeypatch.chdir(a_book(tmp_path, [record]))
         read(f"notebooks/experiments/{experiment}.ipynb")
+
+
+PATHS = sorted((ROOT / "notebooks" / "experiments").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_a_page_that_can_run_a_part_of_its_table_asks_which_histories_there_are(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    if any("METHODS = " in source for source in code):
+        assert all("in histories" in source for source in code if "histories[" in source)
 
 
 def firsts():

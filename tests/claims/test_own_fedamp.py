@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.claims import laptop, percent
+from tests.support.claims import gains, laptop, percent
 
 FOUND = laptop("own_fedamp")
 CASES = pytest.mark.parametrize("case", FOUND.cases)
@@ -51,6 +51,22 @@ def test_a_safe_alpha_with_the_median_rule_holds_clients_where_they_are(case):
 def test_the_half_kernel_changes_nothing_that_can_be_seen_where_names_agree():
     here = percent(FOUND, "same names")
     assert abs(here["half kernel"] - here["FedAMP"]) < 0.5
+
+
+FIXED = ("α form, printed gradient", "α form, σ = 3")  # σ = 10 and σ = 3
+
+
+@pytest.mark.parametrize("form", FIXED)
+def test_with_a_fixed_sigma_the_theorems_form_learns(form):
+    assert min(gains(FOUND, form, "FedAvg-FT", "same names")) > 0
+    here = percent(FOUND, "same names")
+    assert 0.3 < here[form] - here["FedAvg-FT"] < 0.8
+    assert abs(here[form] - here["FedAMP"]) < 0.4
+
+
+def test_where_names_conflict_the_narrower_width_is_better_and_neither_reaches_separate():
+    here = percent(FOUND, "conflicting names")
+    assert here["α form, printed gradient"] + 2 < here["α form, σ = 3"] < here["Separate"]
 
 
 @CASES

@@ -10,7 +10,9 @@ from tests.support.paths import ROOT
 
 #: What the pages' own ``extra`` functions give, where no run of the experiment is stored yet.
 EXTRA = {"fedamp_readings": {"inside": 0.5}}
+#: What a page says of its runs at this scale, where those of a smaller one serve as patterns.
 NETWORK = {"data": "mnist", "model": "mcmahan_cnn", "parameters": 1_663_370}
+LARGER = {"fedamp_readings": (NETWORK, 40)}
 EMPTY = {
     "about": "a run that is not there yet",
     "source": "Huang et al. (FedAMP, AAAI 2021), Table 3",
@@ -61,12 +63,12 @@ def _row(job, case, method, patterns):
     """A finished run of this method, made up after a stored one of the experiment."""
     like = [r for r in patterns if r["method"] == method] or patterns
     extra = like[0]["extra"] if like else EXTRA[job.experiment]
-    settings = dict(like[0]["settings"]) if like else dict(NETWORK)
+    network, clients = LARGER.get(job.experiment, ({}, len(like[0]["clients"]) if like else 0))
+    settings = (like[0]["settings"] if like else {}) | network
     settings["data"] = "fashion_mnist" if "FMNIST" in case else settings["data"]
     labels = {kind.label: kind for kind in BY_NAME.values()}
     kind = labels.get(method) or labels.get(method.split(",")[0]) or BY_NAME["fedacs"]
     settings |= {"algorithm": kind.name, "fedamp.sigma": 100.0}
-    clients = len(like[0]["clients"]) if like else 40
     return {
         "case": case,
         "method": method,

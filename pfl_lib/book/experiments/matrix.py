@@ -23,6 +23,7 @@ PAPERS = {
     "own": "Settings of our own",
 }
 ELSE = "Other settings"
+DATA = {"ag_news": "AG News", "cifar10": "CIFAR10", "cifar100": "CIFAR100"}
 LEVEL = 0.95  # of the interval within which a difference counts as noise
 
 
@@ -106,7 +107,7 @@ class Matrix:
         body = ""
         for row in rows:
             link = html.escape(self.page.format(row.experiment))
-            mark = "" if row.both else " °"
+            mark = "" if row.both else "&nbsp;°"
             body += f'<tr><th scope="row"><a href="{link}">{html.escape(row.words)}</a>{mark}</th>'
             for method in methods:
                 body += _cell(row.cells.get(method), method == row.yardstick, link)
@@ -135,7 +136,7 @@ def matrix(results=None, least=5, without=()):
     """
     names = {method.label for method in BY_NAME.values()} | {"FedAMP, median σ"}
     blocks: dict[str, tuple[list, list]] = {}
-    first = ["Separate", "FedAvg", *YARDSTICKS[1:]]
+    first = ["Separate", "FedAvg", *YARDSTICKS[1:], "Label prior"]
     for (experiment, scale), found in (stored() if results is None else results).items():
         if scale == "smoke" or experiment in without:
             continue
@@ -151,7 +152,8 @@ def matrix(results=None, least=5, without=()):
                 if m != yardstick
             }
             where = found.record["source"].rsplit(", ", 1)[-1] or experiment
-            words = ": ".join([where, *[case] * bool(case)]) + ", paper scale" * (scale == "paper")
+            words = ": ".join([where, *[_setting(found, case)] * bool(case)])
+            words += ", paper scale" * (scale == "paper")
             title = PAPERS.get(experiment.split("_")[0], ELSE)
             methods, rows = blocks.setdefault(title, ([], []))
             methods += [m for m in [yardstick, *cells] if m not in methods]
@@ -159,6 +161,13 @@ def matrix(results=None, least=5, without=()):
     for methods, _ in blocks.values():
         methods.sort(key=lambda m: first.index(m) if m in first else len(first))
     return Matrix(blocks)
+
+
+def _setting(found, case):
+    """The case, with its data set where a page of its own would say that."""
+    used = found.of("Separate", case)[0]["settings"].get("data", "")
+    name = DATA.get(used, "")
+    return case if name.lower() in case.lower() else f"{name}, {case}"
 
 
 def _number(cell):

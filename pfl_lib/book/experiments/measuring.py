@@ -25,7 +25,7 @@ from pfl_lib.methods.base import State
 from pfl_lib.rounds import run
 
 DIVERGED = "diverged"
-YOUNGER = ("module",)  # in the settings of a run since results are stored
+YOUNGER = ("module", "samples")  # in the settings of a run since results are stored
 SMALL = 200_000  # numbers: larger tensors of a finished run's state (the models) are dropped
 
 

@@ -7,7 +7,7 @@ from scipy.stats import kendalltau, rankdata
 from pfl_lib import _check
 from pfl_lib._show import Link, Shown
 from pfl_lib.book import papers
-from pfl_lib.book.experiments.results import queued, stored
+from pfl_lib.book.experiments.results import queued, stored, waiting
 from pfl_lib.methods import BY_NAME
 
 NOTHING = "Nothing is stored yet."
@@ -26,14 +26,16 @@ def index(results=None, page="experiments/{}.html"):
         record = found.record
         runs = record["runs"]
         rounds = sorted({case["rounds"] for case in record["cases"]})
-        size = (len(found.methods), " or ".join(map(str, rounds)), len(record["seeds"]))
+        size = _size(len(found.methods), " or ".join(map(str, rounds)), len(record["seeds"]))
+        left = waiting(name, scale, found) if results is None else 0
+        size += f"; {left} more in the queue" * bool(left)
         rows.append(
             (
                 Link(name, page.format(name)),
                 f"{_brief(record['source'])}: {record['about']}",
                 ", ".join(dict.fromkeys(r["settings"]["data"] for r in runs)),
                 scale,
-                "{} methods, {} rounds, {} seeds".format(*size),
+                size,
                 f"{found.minutes:.0f}",
                 _came_back(name, scale, found),
                 carries(name, scale, found) + "; STALE" * bool(found.stale()),
@@ -50,6 +52,13 @@ def index(results=None, page="experiments/{}.html"):
         *("did the order come back?", "what the numbers carry"),
     )
     return Shown(head, rows, sortable=True)
+
+
+def _size(methods, rounds, seeds):
+    """ "1 method, 40 rounds, 3 seeds" """
+    counted = ((methods, "method"), (seeds, "seed"))
+    told = [f"{count} {word}{'s' * (count != 1)}" for count, word in counted]
+    return f"{told[0]}, {rounds} rounds, {told[1]}"
 
 
 def _brief(source):

@@ -272,12 +272,36 @@ def queued():
     True
     """
     found: dict[str, dict[str, float]] = {}
-    for path in result_files("trial.json"):
-        for job in json.loads(path.read_text(encoding="utf-8"))["jobs"]:
-            scales = found.setdefault(job["experiment"], {})
-            scale = job.get("scale", "paper")
-            scales[scale] = scales.get(scale, 0) + job["minutes"]
+    for job in _jobs():
+        scales = found.setdefault(job["experiment"], {})
+        scale = job.get("scale", "paper")
+        scales[scale] = scales.get(scale, 0) + job["minutes"]
     return found
+
+
+def waiting(experiment, scale, found):
+    """How many runs of an experiment are still in the queue.
+
+    >>> waiting("own_leap", "laptop", stored("own_leap")["laptop"])
+    0
+    """
+    ends = [*found.record["runs"], *found.diverged()]
+    held = {(run["case"], run["method"], run["seed"]) for run in ends}
+    wanted = {
+        (case, method, seed)
+        for job in _jobs()
+        if (job["experiment"], job.get("scale", "paper")) == (experiment, scale)
+        for case in job["cases"]
+        for method in job["methods"]
+        for seed in range(job["seeds"])
+    }
+    return len(wanted - held)
+
+
+def _jobs():
+    """The queue of long runs."""
+    paths = result_files("trial.json")
+    return [job for path in paths for job in json.loads(path.read_text("utf-8"))["jobs"]]
 
 
 def result_files(pattern="*/*.json"):
