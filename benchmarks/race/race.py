@@ -27,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from race_processes import descendants, high_water
 
 import pfl_lib
 from pfl_lib.book.experiments.measuring import processor
@@ -197,29 +198,6 @@ def ours():
     return [way for way, (_, environment, _) in RACERS.items() if environment is None]
 
 
-def high_water(pid):
-    """The most memory a process has held, in MB."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM"):
-            return int(line.split()[1]) / 1024
-    return 0
-
-
-def descendants(pid):
-    """The living children of a process, and theirs (Linux; elsewhere none are found)."""
-    parents = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, IndexError):
-            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            if fields[0] != "Z":
-                parents[int(entry.name)] = int(fields[1])
-    found, todo = [], [pid]
-    while todo:
-        todo = [child for child, parent in parents.items() if parent in todo]
-        found += todo
-    return found
-
-
 @contextlib.contextmanager
 def busy_machine():
     """One process that spins, and keeps a core busy."""
@@ -314,11 +292,12 @@ def turns(running, rows, repeats, limit, warm):
 
 
 def judged(mine, ours):
-    """Median seconds, and median ratio to ours turn by turn, of whole rounds and local training."""
+    """Median seconds, and median ratio to ours turn by turn: of whole rounds, of local training,
+    and of processor time."""
     if not mine:
         return None
     found = {"turns": len(mine)}
-    for what in ("whole", "local"):
+    for what in ("whole", "local", "processor"):
         if mine[0][what] is not None:
             ratio = statistics.median(m[what] / o[what] for m, o in zip(mine, ours))
             found[what] = round(statistics.median(m[what] for m in mine), 4)

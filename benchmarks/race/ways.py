@@ -5,9 +5,10 @@ is ready, and answers commands, one a line:
 
 * ``compare``: two rounds in which samples come in their listed order; the global model is saved;
 * ``turn``: whole rounds, shuffled as the library does it, for half a second or more: the seconds of
-  a round, and of the local training in it where it can be told apart.
+  a round, of the local training in it where it can be told apart, and of processor time.
 
-A racer has ``round()``, which returns (whole, local or None), ``in_order(yes)`` and ``vector()``.
+A racer has ``round()``, which returns the seconds (whole, local or None, of all processors),
+``in_order(yes)`` and ``vector()``.
 The libraries' own classes do the work; what is here only hands them data, network and clock. Only
 NumPy is imported at the top: each environment has its own library and little else.
 """
@@ -73,10 +74,14 @@ class Racer:
         self.job = job
 
     def round(self):
-        began = time.perf_counter()
+        began, spent = time.perf_counter(), self.processor()
         self.once()
-        whole = time.perf_counter() - began
-        return whole, self.clock and self.clock.read()
+        whole, spent = time.perf_counter() - began, self.processor() - spent
+        return whole, self.clock and self.clock.read(), spent
+
+    def processor(self):
+        """Seconds of processor time so far, of all cores."""
+        return time.process_time()
 
     def serve(self, answer):
         """Answer commands until there are none."""
@@ -186,6 +191,16 @@ class Library(Racer):
             perform = clock.wrap(pfl_lib.Federation.perform)
             perform = lambda self, work, who, call=perform: call(self, work, who)  # noqa: E731
 
+        spent = self.spent = []
+
+        class Spent(pfl_lib.callbacks.Callback):
+            def on_start(self, now):
+                spent[:] = [time.process_time()]
+
+            def on_round_end(self, now):
+                spent.append(time.process_time())
+
+        self.few = {"test_clients": [0], "progress": False, "callbacks": [Spent()]}
         self.run, self.method = pfl_lib.run, pfl_lib.algorithm("fedavg")
         data, test = pfl_lib.data.load("mnist5k"), torch.arange(4000, 4010)
         train = tuple(map(torch.from_numpy, job.index))
@@ -200,9 +215,9 @@ class Library(Racer):
         self.rounds = 2 if yes else 1
 
     def round(self):
-        few = {"test_clients": [0], "progress": False}
-        self.history = self.run(self.method, self.fed, self.rounds, **few)
-        return self.history.seconds[-1] / self.rounds, self.clock.read() / self.rounds
+        self.history = self.run(self.method, self.fed, self.rounds, **self.few)
+        spent = self.spent[1] - self.spent[0]  # of the first round: later ones follow a test
+        return self.history.seconds[-1] / self.rounds, self.clock.read() / self.rounds, spent
 
     def vector(self):
         return self.method.personal(self.history.state, self.fed)[0].numpy()
@@ -706,6 +721,12 @@ class Flower(Racer):
     def vector(self):
         return self.model
 
+    def processor(self):
+        """Ray's workers too: they are descendants of this process (Linux)."""
+        from race_processes import descendants, processor_time
+
+        return sum(map(processor_time, [os.getpid(), *descendants(os.getpid())]))
+
 
 WAYS = {
     "plain": Plain, "pfl_lib": Library, "pfl_lib-bf16": Library16, "pfllib": PFLlib,
@@ -740,9 +761,9 @@ def turn(racer):
     began, found = time.perf_counter(), []
     while not found or time.perf_counter() - began < TURN:
         found.append(racer.round())
-    whole = sum(f[0] for f in found) / len(found)
-    local = None if found[0][1] is None else sum(f[1] for f in found) / len(found)
-    return {"whole": whole, "local": local}
+    mean = lambda which: sum(f[which] for f in found) / len(found)  # noqa: E731
+    local = None if found[0][1] is None else mean(1)
+    return {"whole": mean(0), "local": local, "processor": mean(2)}
 
 
 def main():
