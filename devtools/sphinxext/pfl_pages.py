@@ -317,19 +317,25 @@ def loaded(record):
     """The built book, as measured, in words."""
     sizes = {name: size["compressed"] / 1e6 for name, size in record["bytes"].items()}
     heavy = max(sizes, key=sizes.get)
-    redraws = {k: v["median"] for k, v in record["explorers, milliseconds a redraw"].items()}
+    redraws = record["explorers, milliseconds of work a redraw"]
     slow = max(redraws, key=redraws.get)
-    playing, ranks = record["playground, milliseconds a frame"], record["ranks"].values()
+    frames, ranks = record["playground, milliseconds a frame"], record["ranks"].values()
     first = sum(found["rank"] == 1 for found in ranks)
     worst = max(found["rank"] or found["among"] + 1 for found in ranks)
+    quiet = (
+        f" With a processor slowed {frames['slower']} times it shows a picture every "
+        f"{frames['median']:.0f} ms."
+    )
     return (
         f"A first visit to the first page loads {sizes['index']:.2f} MB, compressed; the heaviest "
-        f"of {len(sizes)} pages weighed, `{heavy}`, {sizes[heavy]:.2f} MB. With a processor slowed "
-        f"{record['slower']} times the playground, training, shows a frame every "
-        f"{playing['median']:.0f} ms, and an explorer redraws in {min(redraws.values()):.0f} to "
-        f"{redraws[slow]:.0f} ms (median; the slowest is {slow}). Of {len(ranks)} searches {first} "
-        f"show the page that explains the word first, the others at place {worst} or before "
-        f"({record['browser']})."
+        f"of {len(sizes)} pages weighed, `{heavy}`, {sizes[heavy]:.2f} MB. A round of the "
+        "playground, two methods with all their pictures, costs "
+        f"{record['playground, milliseconds of work a round']:.0f} ms of processor time, a redraw "
+        f"of an explorer {min(redraws.values()):.0f} to {redraws[slow]:.0f} ms (the slowest is "
+        f"{slow}).{quiet if frames['load'] <= 1 else ''} Of {len(ranks)} searches {first} show the "
+        "page that explains the word first"
+        + (f", the others at place {worst} or before" if first < len(ranks) else "")
+        + f" ({record['browser']})."
     )
 
 
