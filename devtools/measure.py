@@ -1,14 +1,18 @@
-"""What the built book asks of a reader's machine: bytes, frames, and places in the search.
+"""What the built book asks of a reader's machine: bytes, work, and places in the search.
 
-    python -m devtools.measure      writes results/site/measured.json (best on a quiet machine)
+    python -m devtools.measure      writes results/site/measured.json
 
-Weights are those of a first visit, compressed as web servers do. Times are taken with a processor
-slowed four times, as an older phone has it: from frame to frame of the playground while it trains,
-and of each explorer for a redraw while its first slider moves. Ranks count pages.
+Weights are of a first visit, compressed as web servers do. Work is processor time of the page,
+which does not depend on what else the machine does: of the playground for a round of two methods
+with its flights and its painting, of each explorer for a redraw while its first slider moves.
+Frames are from picture to picture of the playground while it trains, on a processor slowed four
+times, as an older phone has it; they tell something on a quiet machine only, so the number of
+processes that wanted a core is kept beside them. Ranks count pages.
 """
 
 import gzip
 import json
+import os
 import sys
 from pathlib import Path
 from urllib.parse import quote
@@ -84,6 +88,22 @@ def frame_times(page, slower=SLOWER, count=60, slider=None):
     return times
 
 
+def work(page, count=60, slider=None):
+    """Milliseconds of processor time that the page spends on so many frames, in all."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def spent():
+        metrics = session.send("Performance.getMetrics")["metrics"]
+        return next(m["value"] for m in metrics if m["name"] == "TaskDuration")
+
+    before = spent()
+    page.evaluate(FRAMES, [count, slider])
+    took = 1000 * (spent() - before)
+    session.detach()
+    return took
+
+
 def found(page, site, query):
     """The pages that a search shows, in its order, each once."""
     page.goto(f"{site}/search.html?q={quote(query)}")
@@ -108,11 +128,19 @@ def measure(site, browser):
         return {"median": round(times[len(times) // 2], 1), "worst in 20": round(times[-3], 1)}
 
     weights, redraws, ranks = {}, {}, {}
+    load = round(os.getloadavg()[0] / (os.cpu_count() or 1), 1)  # per core, before we add to it
     for name in HEAVY:
         sizes = visit(fresh(), f"{site}/{name}.html").values()
         weights[name] = {"compressed": sum(s[0] for s in sizes), "plain": sum(s[1] for s in sizes)}
     page = fresh()
     page.goto(f"{site}/notebooks/play.html")
+    page.wait_for_selector(".pg-coin")
+    rounds = "Number(document.querySelector('.pg').dataset.round)"
+    page.wait_for_function(f"{rounds} >= 2")
+    first = page.evaluate(rounds)
+    busy = work(page, 600 // 4)
+    done = page.evaluate(rounds) - first
+    page.locator("[data-restart]").click()
     page.locator("[data-speed]").select_option("fast")
     page.wait_for_timeout(500)
     playing = summary(frame_times(page))
@@ -124,17 +152,17 @@ def measure(site, browser):
         first = f"[data-explorer={name}]"
         page.locator(first).first.scroll_into_view_if_needed()
         page.wait_for_timeout(3000)  # its opening is over
-        redraws[name] = summary(frame_times(page, slider=f"{first} input[type=range]:enabled"))
+        redraws[name] = round(work(page, slider=f"{first} input[type=range]:enabled") / 60, 1)
     page = fresh()
     for query, wanted in SEARCHES.items():
         pages = found(page, site, query)
         rank = pages.index(wanted) + 1 if wanted in pages else None
         ranks[query] = {"page": wanted, "rank": rank, "among": len(pages)}
     return {
-        "slower": SLOWER,
         "bytes": weights,
-        "playground, milliseconds a frame": playing,
-        "explorers, milliseconds a redraw": redraws,
+        "playground, milliseconds of work a round": round(busy / max(1, done), 1),
+        "explorers, milliseconds of work a redraw": redraws,
+        "playground, milliseconds a frame": playing | {"slower": SLOWER, "load": load},
         "ranks": ranks,
     }
 

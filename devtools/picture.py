@@ -1,10 +1,10 @@
 """Draw the README's moving picture and the small pictures of the first page, in a real browser.
 
-    python -m devtools.picture      writes static/img/explorer.gif: an explorer, its slider moved
+    python -m devtools.picture play      writes static/img/play.webp: the first page's three acts
     python -m devtools.picture wall      writes static/img/explorers/*.webp: one of each explorer
 
-Needs a browser (devtools/browser.py) and nothing of the built book. Run it when the explorer has
-changed; what it shows is computed on the page, as for a reader.
+Needs a browser (devtools/browser.py) and nothing of the built book. Run it when the playground or
+an explorer has changed; what it shows is computed on the page, as for a reader.
 """
 
 import io
@@ -17,48 +17,42 @@ from PIL import Image, ImageChops
 from devtools import browser
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURE = ROOT / "static" / "img" / "explorer.gif"
 WALL = ROOT / "static" / "img" / "explorers"
-WIDTH, SHOWN, COLORS = 900, 620, 48  # pixels on the page, pixels in the picture, colours
-SIGMAS = (8.0, 5.0, 3.2, 2.2, 1.6, 1.2, 0.9, 0.65, 0.45, 0.3)  # from all alike to every one alone
+STORY = ROOT / "static" / "img" / "play.webp"
 THUMB = (480, 360)  # pixels of a picture of the wall
 SHOWN_AS = {"FedAMPRounds": {"round": 40}, "Shrinkage": {"lam": 0.5}}
 SEVERAL = ("FourRules",)  # all its panels are the picture
+STILL = """.pg-coin { transition: none !important }
+.pg-scenes, .pg-link { display: none !important }"""  # nothing to press in a picture
 # numbers and names of axes would be too small to read
 BARE = ".pfl-tick, .pfl-axis, .pfl-frame, .pfl-grid, .pfl-panel-title { display: none !important }"
 PAGE = """<!DOCTYPE html><meta charset="utf-8">
 <style>body {{ margin: 12px; font: 16px system-ui, sans-serif; background: white }}</style>{}"""
 
 
-def frames():
-    """The explorer at each σ, as pictures."""
-    from pfl_lib.book.explore import FedAMPPlane
+def play(path=STORY, every=200, last=3000):
+    """The small playground from its first second to its last, one picture every so many ms."""
+    from pfl_lib.book.explore.playground import Playground
 
     taken = []
     with tempfile.TemporaryDirectory() as folder, browser.chromium() as running:
-        for sigma in SIGMAS:
-            page = running.new_page(viewport={"width": WIDTH, "height": 900})
-            path = Path(folder) / "page.html"
-            path.write_text(PAGE.format(FedAMPPlane(sigma=sigma)._repr_html_()), encoding="utf-8")
-            page.goto(path.as_uri())
-            page.wait_for_selector("svg")
-            shot = page.locator("body > div").first.screenshot()
-            taken.append(Image.open(io.BytesIO(shot)).convert("RGB"))
-            page.close()
-    return taken
-
-
-def write(path=PICTURE):
-    """All frames there and back, as one file that plays for ever."""
-    taken = frames()
-    size = (SHOWN, round(SHOWN * taken[0].height / taken[0].width))
-    small = [frame.resize(size, Image.LANCZOS) for frame in taken]
-    palette = small[len(small) // 2].quantize(COLORS)
-    drawn = [frame.quantize(COLORS, palette=palette, dither=Image.Dither.NONE) for frame in small]
-    play = drawn + drawn[-2:0:-1]
-    pauses = [1200] + [220] * (len(drawn) - 2) + [1200] + [220] * (len(drawn) - 2)
-    play[0].save(
-        path, save_all=True, append_images=play[1:], duration=pauses, loop=0, optimize=True
+        page = running.new_page(viewport={"width": 490, "height": 680})
+        page.clock.install(time=0)
+        page.clock.pause_at(1)  # time stands still while a picture is taken
+        place = Path(folder) / "page.html"
+        place.write_text(PAGE.format(Playground(small=True)._repr_html_()), encoding="utf-8")
+        page.goto(place.as_uri())
+        page.wait_for_selector(".pg-b .pg-coin")
+        page.add_style_tag(content=STILL)
+        card = page.locator(".pg-card")
+        while len(taken) < 200:
+            page.clock.run_for(every)
+            taken.append(Image.open(io.BytesIO(card.screenshot())).convert("RGB"))
+            if page.evaluate("document.querySelector('[data-play]').textContent") == "↻":
+                break
+    pauses = [every] * (len(taken) - 1) + [last]
+    taken[0].save(
+        path, save_all=True, append_images=taken[1:], duration=pauses, loop=0, quality=45, method=6
     )
     return path
 
@@ -99,9 +93,11 @@ def fitted(picture, size=THUMB):
     return card
 
 
-if __name__ == "__main__" and sys.argv[1:2] == ["wall"]:
-    written = sorted(wall().glob("*.webp"))
-    print(f"{len(written)} pictures: {sum(p.stat().st_size for p in written) / 1000:.0f} kB")
-elif __name__ == "__main__":
-    written = write(*map(Path, sys.argv[1:2]))
-    print(f"{written.name}: {written.stat().st_size / 1000:.0f} kB")
+if __name__ == "__main__":
+    if sys.argv[1:] == ["play"]:
+        print(f"{play().name}: {STORY.stat().st_size / 1000:.0f} kB")
+    elif sys.argv[1:] == ["wall"]:
+        written = sorted(wall().glob("*.webp"))
+        print(f"{len(written)} pictures: {sum(p.stat().st_size for p in written) / 1000:.0f} kB")
+    else:
+        sys.exit(__doc__)

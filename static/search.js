@@ -91,7 +91,7 @@
   const readable = (text) =>
     text
       .replace(/\\[a-zA-Z]+/g, (word) => LETTERS[word.slice(1)] ?? " ")
-      .replace(/\\[()[\]]|[{}$]/g, "")
+      .replace(/\\[^a-zA-Z]|[{}$]/g, "")
       .replace(/\s+/g, " ");
   const toText = Search.htmlToText;
   Search.htmlToText = (text, anchor) => {

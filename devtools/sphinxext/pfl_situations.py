@@ -40,15 +40,15 @@ SITUATIONS = {
     ),
     "06_heurfedamp": (
         "distances against angles, on the same clients",
-        "m=fedamp&b=heurfedamp&h=3",
+        "m=fedamp&b=heurfedamp&h=2",
     ),
     "07_fedacs": (
         "raise p until hardly anybody hears anybody",
         "m=heurfedamp&b=fedacs&p=0.5",
     ),
     "08_spfl": (
-        "do updates that point the same way find the groups?",
-        "m=fedavg&b=spfl&h=5",
+        "follow updates that point your way, where each group sees four of the ten digits",
+        "m=fedavg&b=spfl&d=classes&h=4",
     ),
     "09_plga": (
         "half of the clients stay away from every round",
