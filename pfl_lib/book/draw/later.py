@@ -11,7 +11,7 @@ from pfl_lib.formulas import leap, sngs
 
 # ------------------------------------------------------------------------- how flat a softmax is
 def relative_weight(cosine, temperature):
-    """The weight of a client at this cosine, beside that of one that points exactly one's own way."""
+    """The weight of a client at this cosine, beside that of one who points exactly the same way."""
     return torch.exp((torch.as_tensor(cosine, dtype=torch.float64) - 1) / temperature)
 
 
