@@ -107,7 +107,8 @@ def critical_drift(m=10, group=5, self_weight=0.2):
     """The drift below which groups show hysteresis; from there on one end for every σ.
 
     The slope of ``resting_gap`` is 1 − χq with q = (1 − p)(2zp − 1), z = y² and χ = γ(1 − δ)/δ.
-    q has one maximum, where z(2p − 1) = 3/2; there it is (1 − p)(z + 1/2) = 1/χ*, and δ* = γ/(γ + χ*).
+    q has one maximum, where z(2p − 1) = 3/2; there it is (1 − p)(z + 1/2) = 1/χ*, and
+    δ* = γ/(γ + χ*).
 
     Equation label: eq-feedback-fold
 
