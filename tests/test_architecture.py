@@ -19,7 +19,9 @@ from pfl_lib.book.draw import rooms
 from tests.support.paths import ROOT
 
 OWN = ("pfl_lib", "devtools", "tests", "benchmarks")
-MOST_LINES = 12_000  # of code, without docstrings, in the library without pfl_lib.book
+#: Of code, without docstrings, in the library without pfl_lib.book.  The rebuilt house had 9,000;
+#: since then came models and data that people have, fourteen methods, privacy, and several devices.
+MOST_LINES = 12_500
 
 
 def module_name(path):
@@ -176,7 +178,9 @@ def declared(*extras):
 
 def outside(folder):
     """Packages of others that the files of a folder import: {package: file}."""
-    packages, neighbours = packages_distributions(), {path.stem for path in sources("benchmarks")}
+    apps = (ROOT / "devtools").glob("*_app/*.py")  # for Flower, which imports them by their name
+    neighbours = {path.stem for path in (*sources("benchmarks"), *apps)}
+    packages = packages_distributions()
     found = {}
     for path in sources(folder):
         for name, _ in imports(path):

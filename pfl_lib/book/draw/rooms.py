@@ -15,7 +15,7 @@ LIBRARY = [
     ("Models", ["models", "_torchvision"], "the networks of the papers", "one network"),
     (
         "Federation",
-        ["federation", "work", "local", "flower", "_terms", "random"],
+        ["federation", "work", "local", "devices", "flower", "_terms", "random"],
         "performs work, here or over a network",
         "models, one row per client",
     ),
