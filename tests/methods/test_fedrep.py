@@ -64,7 +64,7 @@ def test_fedrep_averages_bodies_and_keeps_heads(data, unequal):
 
 def test_fedrep_needs_a_body_and_a_head(data, unequal):
     fed = Federation(data, unequal, "logistic_regression", device="cpu")
-    with pytest.raises(ValueError, match=r"body .* 650 of 650 parameters .* `head`"):
+    with pytest.raises(ValueError, match=r"body .* 650 of 650 parameters .* no body to share"):
         run(algorithm("fedrep"), fed, 1, progress=False)
 
 
