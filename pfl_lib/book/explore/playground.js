@@ -146,6 +146,13 @@ function playground({ model, el }) {
   const guide = element("button", { type: "button", class: "pg-go", "data-tour": "" }, "Six-step tour"),
     share = element("button", { type: "button", "data-share": "" }, "Copy link");
   guide.addEventListener("click", () => enter(0));
+  const toPad = element("button", { type: "button", "data-to-pad": "" }, "Draw a digit");
+  toPad.addEventListener("click", () => {
+    openTab("draw");
+    address();
+    bar.scrollIntoView({ block: "start", behavior: calm.matches ? "auto" : "smooth" });
+    tabs.draw.focus({ preventScroll: true });
+  });
 
   const change = (page.change = (values) => {
     const whole = new Set(keys.filter((k) => LIMITS[k] && LIMITS[k][2]));
@@ -614,6 +621,7 @@ function playground({ model, el }) {
   );
   function ask(picture) {
     drawn = picture;
+    pad.canvas.classList.toggle("pg-empty", !picture);
     paintAnswers();
   }
   function paintAnswers() {
@@ -1247,7 +1255,7 @@ function playground({ model, el }) {
         "div",
         { class: "pg-top" },
         element("div", { class: "pg-drive" }, play, one, again, pace),
-        element("div", { class: "pg-doors" }, guide, ...(onPage ? [share] : [])),
+        element("div", { class: "pg-doors" }, guide, toPad, ...(onPage ? [share] : [])),
       ),
       tour,
       front,
