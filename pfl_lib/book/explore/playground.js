@@ -122,7 +122,7 @@ function playground({ model, el }) {
     title: "",
     width: 720,
     height: 210,
-    margin: [8, 124, 34, 44],
+    margin: [8, 136, 34, 44],
     widest: 2000,
   });
   const words = element("p", { class: "pfl-say pg-say", "aria-hidden": "true" });
@@ -1280,7 +1280,7 @@ function playground({ model, el }) {
       p.svg.setAttribute("viewBox", `0 0 ${wide} ${p.height}`);
     }
     plane.margin[3] = 100;
-    chart.margin[1] = chart.width < 500 ? 12 : 124;
+    chart.margin[1] = chart.width < 500 ? 12 : 136;
     if (theme) paint();
   };
   const size = new ResizeObserver(measure);
