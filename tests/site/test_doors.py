@@ -6,6 +6,7 @@ import urllib.request
 import pytest
 
 from devtools import measure
+from devtools.sphinxext import pfl_light
 from tests.support.paths import HTML
 
 MOST = 1_000_000  # bytes of a first visit, compressed as web servers do
@@ -56,6 +57,14 @@ def test_contents_show_the_numbers_of_chapters(site, open_page):
     numbers = [int(number.rstrip("ab")) for number in shown]  # "3b" follows "3"
     assert numbers == sorted(numbers) and set(numbers) == set(range(1, 14))
     assert "3b" in shown and len(set(shown)) == len(shown)
+
+
+def test_a_page_that_was_not_written_anew_keeps_its_numbers():
+    entry = '<li class="toctree-l1{}"><a class="reference internal" href="{}">FedAMP</a></li>'
+    page = entry.format("", "04_fedamp.html") + entry.format(" current active", "#")
+    once = pfl_light.with_numbers(page, "notebooks/05b_beyond")
+    assert re.findall(r'pfl-chapter">(\w+)<', once) == ["4", "5b"]
+    assert pfl_light.with_numbers(once, "notebooks/05b_beyond") == once
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,8 @@ def test_a_digit_drawn_by_finger_is_answered_by_twelve_models(show):
     page = show(QUICK + "&n=40", width=390, has_touch=True, is_mobile=True)
     for _ in range(4):
         page.locator("[data-step]").click()
-    page.get_by_role("tab", name="Draw a digit").click()
+    page.get_by_role("button", name="Draw a digit").click()
+    assert page.get_by_role("tab", name="Draw a digit").get_attribute("aria-selected") == "true"
     pad = page.locator(".pg-pad")
     pad.scroll_into_view_if_needed()
     page.wait_for_timeout(100)
@@ -183,6 +184,14 @@ def test_a_digit_drawn_by_finger_is_answered_by_twelve_models(show):
     assert "say" in page.locator(".pg-panel:visible [role=status]").inner_text()
     page.get_by_role("button", name="Clear").click()
     assert page.locator(".pg-reply b").first.inner_text() == "·"
+    page.locator("[data-example]").click()  # one of the test digits, shown on the pad
+    assert re.fullmatch(r"\d", page.locator(".pg-reply b").first.inner_text())
+    slide(send, (x, y - 60), (x, y + 60))  # whoever draws then begins on white
+    alone = """() => { const c = document.querySelector('.pg-pad'), { data } = c.getContext('2d')
+      .getImageData(0, 0, 168, 168); let n = 0;
+      for (let k = 0; k < 168 * 30; k++) n += data[4 * ((k % 30) + 168 * Math.floor(k / 30)) + 3];
+      return n; }"""  # the left edge: no stroke was there
+    assert page.evaluate(alone) == 0
 
 
 # ---- keys --------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ function playground({ model, el }) {
     title: "",
     width: 720,
     height: 210,
-    margin: [8, 124, 34, 44],
+    margin: [8, 136, 34, 44],
     widest: 2000,
   });
   const words = element("p", { class: "pfl-say pg-say", "aria-hidden": "true" });
@@ -146,6 +146,13 @@ function playground({ model, el }) {
   const guide = element("button", { type: "button", class: "pg-go", "data-tour": "" }, "Six-step tour"),
     share = element("button", { type: "button", "data-share": "" }, "Copy link");
   guide.addEventListener("click", () => enter(0));
+  const toPad = element("button", { type: "button", "data-to-pad": "" }, "Draw a digit");
+  toPad.addEventListener("click", () => {
+    openTab("draw");
+    address();
+    bar.scrollIntoView({ block: "start", behavior: calm.matches ? "auto" : "smooth" });
+    tabs.draw.focus({ preventScroll: true });
+  });
 
   const change = (page.change = (values) => {
     const whole = new Set(keys.filter((k) => LIMITS[k] && LIMITS[k][2]));
@@ -614,6 +621,7 @@ function playground({ model, el }) {
   );
   function ask(picture) {
     drawn = picture;
+    pad.canvas.classList.toggle("pg-empty", !picture);
     paintAnswers();
   }
   function paintAnswers() {
@@ -1247,7 +1255,7 @@ function playground({ model, el }) {
         "div",
         { class: "pg-top" },
         element("div", { class: "pg-drive" }, play, one, again, pace),
-        element("div", { class: "pg-doors" }, guide, ...(onPage ? [share] : [])),
+        element("div", { class: "pg-doors" }, guide, toPad, ...(onPage ? [share] : [])),
       ),
       tour,
       front,
@@ -1272,7 +1280,7 @@ function playground({ model, el }) {
       p.svg.setAttribute("viewBox", `0 0 ${wide} ${p.height}`);
     }
     plane.margin[3] = 100;
-    chart.margin[1] = chart.width < 500 ? 12 : 124;
+    chart.margin[1] = chart.width < 500 ? 12 : 136;
     if (theme) paint();
   };
   const size = new ResizeObserver(measure);

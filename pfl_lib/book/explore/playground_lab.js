@@ -81,7 +81,7 @@ class Pad {
     this.canvas = element("canvas", {
       width: this.side,
       height: this.side,
-      class: "pg-pad",
+      class: "pg-pad pg-empty",
       role: "img",
       "aria-label": "A pad to draw a digit on, with mouse, pen or finger",
     });
