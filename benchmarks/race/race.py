@@ -281,6 +281,8 @@ def turns(running, rows, repeats, limit, warm):
             try:
                 took = process.ask("turn")
             except Failed as error:
+                if way == OURS:
+                    raise
                 rows[way]["failed"] = str(error)
                 running.pop(way), seconds.pop(way)
                 continue
