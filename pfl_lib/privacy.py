@@ -216,6 +216,10 @@ class PrivateSamples(FederationWrapper):
                 f"fed must have a model without running statistics, which mix samples; "
                 f"{self.fed.model_name} has some"
             )
+        if getattr(getattr(self.fed, "data", None), "weights", None) is not None:
+            raise ValueError(
+                "fed must have samples without weights, by which one may count for much"
+            )
         network = getattr(self.fed, "network", None)
         if network is not None and network.draws is not None:
             raise ValueError(f"fed must have a model without dropout, got {self.fed.model_name}")

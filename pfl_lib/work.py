@@ -31,6 +31,11 @@ class Batch(NamedTuple):
     noise: Tensor
     dropout: Any = ()
 
+    @property
+    def real(self) -> Tensor:
+        """1 for each sample, whatever its weight, and 0 for padding: to count with."""
+        return (self.weight > 0).to(self.weight.dtype)
+
 
 class Prox(NamedTuple):
     """The penalty (strength / 2)·‖w − centre‖², one centre per client.

@@ -26,6 +26,7 @@ def from_arrays(
     classes: Sequence[str] | None = None,
     missing: str = "refuse",
     vocabulary: int | None = None,
+    weight: Any = None,
     note: str = "",
     seed: int = 0,
 ) -> Dataset:
@@ -40,8 +41,10 @@ def from_arrays(
     labels at once, each 0.0 or 1.0 (``loss="bce"``); ``classes`` then names their columns.  Targets
     stay as they are; a share for testing is drawn without a look at them.
     ``client``: whose sample it is, whole numbers or words; ``columns``: what else is known about
-    each sample, by name.  ``y``, ``client`` and ``group`` may name a column, too; of a DataFrame
-    every column that is not named is a feature.
+    each sample, by name.  ``weight``: how much each sample counts in its client's training, a
+    positive number; it changes the loss that is minimized, and neither the test nor how much a
+    client counts among others.  ``y``, ``client``, ``group`` and ``weight`` may name a column, too;
+    of a DataFrame every column that is not named is a feature.
 
     ``test``: the share for testing, or a mask that says which samples are.  ``split`` says how a
     share is cut, client by client: ``"random"`` (every class alike), ``"time"`` (the last samples
@@ -68,12 +71,14 @@ def from_arrays(
         _check.whole("vocabulary", vocabulary)
     if classes is not None:
         classes = _check.several("classes", classes, "names")
-    x, taken = _table(x, y, client, group, columns)
+    x, taken = _table(x, {"y": y, "client": client, "group": group, "weight": weight}, columns)
+    weights = None if weight is None else _weights(taken.pop("weight"))
     kind = _kind(x, kind)
     label_names, y = _labels_or_targets(taken.pop("y"), classes)
     n = len(x)
     own = {key: _column(key, values) for key, values in taken.items()}
-    for what, values in {"y": y, **{key: column.values for key, column in own.items()}}.items():
+    each = {"y": y, **{key: column.values for key, column in own.items()}}
+    for what, values in (each if weights is None else {**each, "weight": weights}).items():
         if len(values) != n:
             raise ValueError(
                 f"{what} must be one for each of {n:,} samples in x, got {len(values):,}"
@@ -100,6 +105,7 @@ def from_arrays(
         columns={key: Column(c.values[order], c.names) for key, c in own.items()},
         client=client_column,
         together=_named("group", group),
+        weights=None if weights is None else weights[order],
         **{"note": note, **more},
     )
 
@@ -111,22 +117,23 @@ def _named(argument, value):
     return value if isinstance(value, str) else argument
 
 
-def _table(x, y, client, group, columns):
+def _table(x, arguments, columns):
     """The inputs as an array, and the columns that were given or named, label included."""
     if not isinstance(columns, (Mapping, type(None))):
         raise TypeError(f"columns must be a dictionary of columns, got {columns!r}")
     known = dict(columns or {})
     frame = hasattr(x, "columns") and hasattr(x, "to_numpy")
     taken = dict(known)
-    for argument, value in (("y", y), ("client", client), ("group", group)):
+    for argument, value in arguments.items():
         if value is None and argument != "y":
             continue
+        kept_as = argument if argument in ("y", "weight") else value
         if not isinstance(value, str):
             taken[argument] = value
         elif value in known:
-            taken["y" if argument == "y" else value] = known[value]
+            taken[kept_as] = known[value]
         elif frame and value in x.columns:
-            taken["y" if argument == "y" else value] = x[value].to_numpy()
+            taken[kept_as] = x[value].to_numpy()
         else:
             there = [*known, *(map(str, x.columns) if frame else ())]
             raise ValueError(
@@ -135,7 +142,7 @@ def _table(x, y, client, group, columns):
             )
     if not frame:
         return _array("x", x), taken
-    named = {value for value in (y, client, group) if isinstance(value, str)}
+    named = {value for value in arguments.values() if isinstance(value, str)}
     features = x[[column for column in x.columns if column not in named]]
     other = [f"{c} ({features[c].dtype})" for c in features if features[c].dtype.kind not in "biuf"]
     if other:
@@ -246,6 +253,18 @@ def _labels(values, classes):
     if strange:
         raise ValueError(f"y has labels that classes does not name: {', '.join(strange[:5])}")
     return classes, torch.tensor([number[str(label)] for label in y])
+
+
+def _weights(values):
+    """How much each sample counts, as float32."""
+    w = _array("weight", values)
+    if w.ndim != 1 or w.dtype.kind not in "iuf" or not (np.isfinite(w) & (w > 0)).all():
+        raise ValueError(
+            "weight must be one positive finite number for each sample, got "
+            + (f"{w.min()} to {w.max()}" if w.dtype.kind in "iuf" else str(w.dtype))
+            + f", of shape {w.shape}"
+        )
+    return torch.from_numpy(w.astype(np.float32))
 
 
 def _column(name, values):

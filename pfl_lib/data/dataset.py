@@ -70,6 +70,8 @@ class Dataset:
     ``client``: the column that says whose sample it is, "" where nobody knows.  ``together``: the
     column of samples that belong together, such as overlapping windows of one recording: no split
     may put them on both sides ("" if there is none).
+    ``weights``: how much each sample counts in training, positive float32 of shape (n,), or None:
+    all alike.
 
     >>> import pfl_lib
     >>> data = pfl_lib.data.load("digits")
@@ -93,6 +95,7 @@ class Dataset:
     columns: Mapping[str, Column] = field(default_factory=dict)
     client: str = ""
     together: str = ""
+    weights: torch.Tensor | None = None
 
     def __post_init__(self):
         n = len(self.x)
@@ -131,6 +134,7 @@ class Dataset:
                 f"{self.x.shape[1]} {what}, got {self.mean!r} and {self.std!r}"
             )
         self._check_columns(n)
+        self._check_weights(n)
 
     @property
     def labeled(self):
@@ -172,15 +176,30 @@ class Dataset:
                     f"({', '.join(self.columns) or 'there are none'}), got {named!r}"
                 )
 
+    def _check_weights(self, n):
+        w = self.weights
+        if w is None:
+            return
+        if w.dtype != torch.float32 or w.shape != (n,):
+            raise ValueError(
+                f"weights of {self.name} must be float32 of shape ({n},), got {w.dtype} of shape "
+                f"{tuple(w.shape)}"
+            )
+        if not bool((torch.isfinite(w) & (w > 0)).all()):
+            raise ValueError(
+                f"weights of {self.name} must be positive and finite, got "
+                f"{w.min().item():g} to {w.max().item():g}"
+            )
+
     def checksum(self):
-        """A short name for exactly these samples and labels.
+        """A short name for exactly these samples, labels and weights.
 
         >>> import pfl_lib
         >>> pfl_lib.data.load("digits").checksum()
         'dd60608e6918'
         """
         digest = hashlib.blake2b(digest_size=6)
-        for tensor in (self.x, self.y):
+        for tensor in (self.x, self.y, *([] if self.weights is None else [self.weights])):
             digest.update(tensor.contiguous().numpy().data)
         return digest.hexdigest()
 

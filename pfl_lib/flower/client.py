@@ -59,7 +59,8 @@ class OneClient(LocalFederation):
         here, (pick,), mine = copy.copy(self), positions, self._train_samples
         pick = pick.to(self.device)
         index, labels = mine.index[self.number][pick], mine.labels[self.number][pick]
-        here._train_samples = _called(self.number, Samples(mine.inputs, (index,), (labels,)))
+        fewer = Samples(mine.inputs, (index,), (labels,), mine.weights)
+        here._train_samples = _called(self.number, fewer)
         return here
 
     def answer(self, kind, parcel):

@@ -19,11 +19,15 @@ from pfl_lib.work import Settings, Work
 
 @dataclass(frozen=True)
 class Samples:
-    """Where the clients' samples are: a gather of inputs, and each client's indices and labels."""
+    """Where the clients' samples are: a gather of inputs, and each client's indices and labels.
+
+    ``weights``: how much each sample of the whole pool counts in training; None: all alike.
+    """
 
     inputs: Callable[[Tensor], Tensor]
     index: Sequence[Tensor] | Mapping[int, Tensor]
     labels: Sequence[Tensor] | Mapping[int, Tensor]
+    weights: Tensor | None = None
 
     def sizes(self, who: Sequence[int]) -> list[int]:
         """How many samples each of these clients has."""

@@ -42,8 +42,11 @@ def loop(task: Task) -> dict[str, Tensor]:
         batches = []
         for positions in tables[row]:
             here = positions[positions >= 0].to(device)
-            x, y = samples.inputs(samples.index[i][here]), samples.labels[i][here]
-            batches.append((x, y, torch.ones(len(here), dtype=dtype, device=device)))
+            index = samples.index[i][here]
+            weight = torch.ones(len(here), dtype=dtype, device=device)
+            if samples.weights is not None:
+                weight = samples.weights[index]
+            batches.append((samples.inputs(index), samples.labels[i][here], weight))
         for t in range(len(batches) // work.group):
             random = noise[row][t].to(device, dtype)
             seen = batches[t * work.group : (t + 1) * work.group]
@@ -204,14 +207,16 @@ def one_by_one(task: Task) -> dict[str, Tensor]:
             start_memory(piece, client.rule, ["w"])
         for positions in tables[row]:
             here = positions[positions >= 0].to(s["w"].device)
-            x, y = samples.inputs(samples.index[i][here]), samples.labels[i][here]
+            index = samples.index[i][here]
+            x, y = samples.inputs(index), samples.labels[i][here]
+            weight = None if samples.weights is None else samples.weights[index]
             x = channels_last(x) if network.channels_last else x
             for _ in range(work.repeats):
                 if draws is not None:
                     draws.begin(dropout_keys(work, settings, k, i, client.t)[0])
                 client.t += 1
                 out = in_precision(network.precision, x.device, module, x)
-                loss = mean_loss(network.objective, out, y)
+                loss = mean_loss(network.objective, out, y, weight)
                 gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
                 with torch.no_grad():
                     client.move_in_place(pieces, gradients)

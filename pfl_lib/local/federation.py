@@ -141,10 +141,11 @@ class LocalFederation(ModelFederation):
         y = data.y if data.labeled else data.y.to(self.dtype).reshape(len(data), -1)
         labels = partition.labels or tuple(y[i] for i in partition.train)
         test_labels = tuple(y[i] for i in partition.test)
+        weights = None if data.weights is None else data.weights.to(self.device, self.dtype)
 
         def samples(index: Sequence[Tensor], labels: Sequence[Tensor]) -> Samples:
             move = lambda tensors: tuple(t.to(self.device) for t in tensors)  # noqa: E731
-            return Samples(inputs, move(index), move(labels))
+            return Samples(inputs, move(index), move(labels), weights)
 
         self._train_samples = samples(partition.train, labels)
         self._test_samples = samples(partition.test, test_labels)

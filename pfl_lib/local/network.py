@@ -234,8 +234,10 @@ def loss_of_each(objective: str, out: Tensor, y: Tensor) -> Tensor:
     return F.binary_cross_entropy_with_logits(out, y, reduction="none").mean(-1)
 
 
-def mean_loss(objective: str, out: Tensor, y: Tensor) -> Tensor:
-    """The mean over samples that all count alike."""
+def mean_loss(objective: str, out: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
+    """The mean over samples, which all count alike unless they have weights."""
+    if weight is not None:
+        return (loss_of_each(objective, out, y) * weight).sum() / weight.sum()
     if objective == "cross_entropy":
         return F.cross_entropy(out, y)  # in one go: a client on a thread does it in every step
     return loss_of_each(objective, out, y).mean()

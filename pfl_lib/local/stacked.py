@@ -34,11 +34,13 @@ def stacked(task: Task) -> dict[str, Tensor]:
     # for every batch and every client, which samples of the pool: (batches, clients, batch size)
     positions = pad(tables, -1).to(device)
     weight = (positions >= 0).to(dtype).transpose(0, 1).contiguous()
-    if network.by_hand and work.step == "descend":
-        weight /= weight.sum(2, keepdim=True)  # once for all steps: a mean's weights sum to 1
     flat = positions.clamp(min=0).flatten(1)
     spread = lambda t: pad(t).gather(1, flat).view(positions.shape)  # noqa: E731
     index = spread([samples.index[i] for i in who]).transpose(0, 1).contiguous()
+    if samples.weights is not None:
+        weight *= samples.weights[index]
+    if network.by_hand and work.step == "descend":
+        weight /= weight.sum(2, keepdim=True)  # once for all steps: a mean's weights sum to 1
     labels = _spread_labels([samples.labels[i] for i in who], flat, positions.shape)
 
     def batches(busy: int, t: int) -> Batch | tuple[Batch, ...]:

@@ -97,9 +97,9 @@ def cross_entropy(logits, batch):
 
 
 def one_hot(batch, classes):
-    """(samples, classes): the weight of each sample at its class; 0 for padding."""
+    """(samples, classes): 1 for each sample at its class; 0 for padding."""
     where = torch.arange(classes, device=batch.y.device)
-    return (batch.y[:, None] == where) * batch.weight[:, None]
+    return (batch.y[:, None] == where) * batch.real[:, None]
 
 
 @local_step("class sums")
@@ -110,7 +110,7 @@ def class_sums(s, batch, client):
     return {
         "sums": s["sums"] + hits.T @ features,
         "counts": s["counts"] + hits.sum(0),
-        "squares": s["squares"] + batch.weight @ features.square().sum(1),
+        "squares": s["squares"] + batch.real @ features.square().sum(1),
     }
 
 

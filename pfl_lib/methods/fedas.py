@@ -67,7 +67,7 @@ def fisher(s, batch, client):
         one = Batch(x[None], y[None], torch.ones_like(weight)[None], batch.noise)
         return weight * client.grad_of(client.tested_loss)(s["w"], one).square().sum()
 
-    each = torch.func.vmap(squared, chunk_size=8)(batch.x, batch.y, batch.weight)
+    each = torch.func.vmap(squared, chunk_size=8)(batch.x, batch.y, batch.real)
     return {"trace": s["trace"] + each.sum()}
 
 

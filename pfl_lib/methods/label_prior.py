@@ -43,7 +43,7 @@ def label_prior_shift(counts, smoothing=1.0):
 def count(s, batch, client):
     """How often each class occurs among the client's labels."""
     classes = torch.arange(s["counts"].shape[-1], device=batch.y.device)
-    hits = (batch.y[:, None] == classes) * batch.weight[:, None]
+    hits = (batch.y[:, None] == classes) * batch.real[:, None]
     return {"counts": s["counts"] + hits.sum(0)}
 
 

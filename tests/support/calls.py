@@ -353,6 +353,7 @@ TABLE = {
             "columns": ({"a": [0, 1]}, {"a": 3}),
             "classes": (["a"],),
             "missing": WORD,
+            "weight": ("a", 3, [1.0], [0.0] * 12, [-1.0] * 12, [NAN] * 12, [[1.0]] * 12),
             "seed": FROM_ZERO,
         },
         {"x": "x|kind", "kind": "kind|x", "split": "split|group", "columns": "a must",
