@@ -318,8 +318,8 @@ def secagg(clients=5, rounds=2):
         began = time.monotonic()
         record = network.wait(network.submit(the_plan, out, app=SECAGG), out, seconds=1500)
         seconds = time.monotonic() - began
-        with np.load(Path(out) / "seen.npz") as seen:
-            model, masked = torch.from_numpy(seen["model"]), seen["masked"].astype(np.float64)
+        seen = load_file(Path(out) / "seen.safetensors")
+        model, masked = seen["model"], seen["masked"].double().numpy()
     if len(masked) != clients * rounds:
         raise AssertionError(f"{len(masked)} masked vectors came, not {clients * rounds}")
     fed = the_plan.federation()

@@ -16,6 +16,7 @@ from flwr.server import LegacyContext, ServerConfig
 from flwr.server.strategy import FedAvg
 from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow
 from flwr.serverapp import ServerApp
+from safetensors.numpy import save_file
 
 from pfl_lib import train
 from pfl_lib.flower.apps import _client, named_part
@@ -84,7 +85,8 @@ def main(grid, context):
     inside = LegacyContext(context, config=ServerConfig(num_rounds=rounds), strategy=strategy)
     DefaultWorkflow(fit_workflow=protocol)(seen, inside)
     (last,) = inside.state.array_records["parameters"].to_numpy_ndarrays()
-    np.savez(out / "seen.npz", model=last, masked=np.stack(seen.masked))
+    seen_numbers = {"model": np.ascontiguousarray(last), "masked": np.stack(seen.masked)}
+    save_file(seen_numbers, out / "seen.safetensors")
     record = {"plain arrays that came": seen.plain, "shares": here.m, "threshold": THRESHOLD}
     (out / "record.part").write_text(json.dumps(record))
     (out / "record.part").replace(out / "record.json")
