@@ -82,3 +82,10 @@ def test_the_machine_is_busy_only_inside():
         os.kill(pid, 0)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_the_command_is_one_that_can_be_typed():
+    assert race.ordered(["--save", "results/benchmarks/race.json"]) == []
+    assert race.ordered(["--quick", "--save", "x", "--only", "mlp"]) == [
+        "ARGS='--quick --only mlp'"
+    ]

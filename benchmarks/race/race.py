@@ -354,7 +354,7 @@ def main():
     rows = [race(workload, ways, asked) for workload in workloads]
     record = {
         "machine": f"{processor()}, {os.cpu_count()} cores",
-        "command": "make race" if not sys.argv[1:] else " ".join(["race.py", *sys.argv[1:]]),
+        "command": " ".join(["make race", *ordered(sys.argv[1:])]),
         "date": time.strftime("%Y-%m-%d"),
         "load before": load,
         "minutes": round((time.monotonic() - began) / 60, 1),
@@ -372,6 +372,14 @@ def main():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
         print(f"written to {path}")
+
+
+def ordered(arguments):
+    """The arguments that change what is measured, as `make race` takes them."""
+    if "--save" in arguments:
+        at = arguments.index("--save")
+        arguments = arguments[:at] + arguments[at + 2 :]
+    return [f"ARGS='{' '.join(arguments)}'"] if arguments else []
 
 
 def version_of(python):
