@@ -65,7 +65,6 @@ TRIED = [
     ("mlp", "arithmetic in bfloat16", {"precision": "bf16"}),
     ("fedala_cnn", "weights and arithmetic in bfloat16", {"dtype": "bfloat16"}),
 ]
-FLUKE = Path(__file__).parent.parent / ".venv-fluke/bin/python"
 
 
 def measured(ways, asked):
@@ -112,8 +111,6 @@ def training(workload, asked):
 def compared(workload, fed, start, asked):
     """The ways take turns."""
     ways = {"usual way": Process("usual", workload)}
-    if FLUKE.exists():
-        ways["fluke"] = Process("fluke", workload, str(FLUKE))
     few = workload[0].startswith("resnet")  # seconds for each call
     for engine in ("threads",) if few else ("loop", "stacked", "threads"):
         if engine != "threads" or fed.device.type == "cpu":
@@ -235,7 +232,6 @@ def main():
         print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
     others = [t for t in TRIED if asked.only in " ".join(t[:2])]
     others = [tried(*t, asked) for t in tqdm(others, desc="what else was tried")]
-    with_fluke = "the usual way and fluke; Flower was not measured"
     record = {
         "machine": f"{processor()}, {os.cpu_count()} cores",
         "arithmetic, GFLOP/s": arithmetic(asked.device),
@@ -245,7 +241,6 @@ def main():
         "python": platform.python_version(),
         "library": pfl_lib.__version__,
         "device": asked.device,
-        "peers": with_fluke if FLUKE.exists() else "the usual way (fluke: benchmarks/peers.sh)",
         "clock": "processor time of one core" if asked.one_core else "seconds, all cores",
         "repeats": asked.repeats,
         "rows": rows,

@@ -113,42 +113,6 @@ class UsualWay:
         return torch.stack(trained)
 
 
-class Fluke:
-    """The same clients as fluke trains them: its client, its loader, its optimiser settings."""
-
-    def __init__(self, *workload):
-        from pfl_lib._torchvision import import_torchvision
-
-        import_torchvision()  # fluke imports it, and beside a CPU-only torch that needs help
-        from fluke import FlukeENV
-        from fluke.client import Client
-        from fluke.config import OptimizerConfigurator
-        from fluke.data import FastDataLoader
-
-        self.fed = fed = federation(*workload)
-        self.start = models_at_start(fed, workload).cpu()
-        FlukeENV().set_device(str(fed.device))
-        self.module = module_as_usual(fed)
-        name = {"sgd": "SGD", "adam": "Adam"}[fed.settings.optimizer]
-        self.clients = []
-        for i, (x, y) in enumerate(tensors(fed)):
-            loader = FastDataLoader(
-                x, y, num_labels=10, batch_size=fed.settings.batch_size, shuffle=True
-            )
-            how = OptimizerConfigurator({"name": name, "lr": fed.settings.lr})
-            loss = torch.nn.CrossEntropyLoss()
-            self.clients.append(Client(i, loader, None, how, loss, local_epochs=1))
-
-    def __call__(self):
-        trained = []
-        for row, client in zip(self.start, self.clients):
-            vector_to_parameters(row.clone(), self.module.parameters())
-            client.model, client.optimizer = self.module, None  # each starts afresh, as ours do
-            client.fit()
-            trained.append(parameters_to_vector(self.module.parameters()).detach().clone())
-        return torch.stack(trained)
-
-
 class Tried:
     """The library with something changed: ``chunk``, ``dtype``, ``precision``, the gradient by
     ``vmap``, the step through ``compile``."""
@@ -238,7 +202,7 @@ def main():
     way, workload, threads = sys.argv[1:]
     torch.set_num_threads(int(threads))
     workload = json.loads(workload)
-    ways = {"usual": UsualWay, "fluke": Fluke, "pairwise": Pairwise, "tried": Tried}
+    ways = {"usual": UsualWay, "pairwise": Pairwise, "tried": Tried}
     device = "cpu" if "cpu" in workload else "cuda"
     timed = Timed(ways[way](*workload), device)
     for _ in sys.stdin:
