@@ -2,7 +2,6 @@
 
 * ``UsualWay``: for each client a DataLoader, a module, an optimiser, a loop, one client after the
   other, as federated libraries in PyTorch do it, written plainly;
-* ``Fluke``: the library fluke's own client, where ``race/install.sh fluke`` has installed it;
 * ``Tried``: the library itself with something changed, to show what pays and what does not.
 
 A process of its own, since ``pfl_lib`` tells the C library to keep freed memory, which would help
