@@ -20,6 +20,11 @@ HEAD = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Play
 <meta name="viewport" content="width=device-width"></head><body><main><h1>Play</h1><h2>Now</h2>"""
 ADDRESS = (ROOT / "pfl_lib/book/explore/playground.js").read_text(encoding="utf-8")
 ADDRESS = ADDRESS.partition("const ADDRESS = {")[2].partition("}")[0]
+ARRIVED = """([tab, wanted]) => {
+  const state = JSON.parse(document.querySelector('.pg').dataset.state);
+  return document.querySelector(`[data-tab=${tab}]`).ariaSelected === 'true'
+    && Object.entries(wanted).every(([k, v]) => state[k] === v);
+}"""
 QUICK = "#n=10&l=1"  # ten digits, one step: a round takes no time
 
 
@@ -274,13 +279,12 @@ def test_every_chapter_has_its_situation(show):
     whole = {name: key for key, name in short.items()}
     page = show("#seed=1")
     for chapter, (words, asked) in pfl_situations.SITUATIONS.items():
-        page.evaluate("(hash) => { location.hash = hash; }", asked)
-        page.wait_for_timeout(60)
         given = dict(part.split("=") for part in asked.split("&"))
-        look = given.pop("look", "client")
-        state, first = data(page, "state"), Playground().settings
-        assert page.locator(f"[data-tab={look}]").get_attribute("aria-selected") == "true", chapter
+        look, first = given.pop("look", "client"), Playground().settings
         wanted = {whole[name]: type(first[whole[name]])(v) for name, v in given.items()}
+        page.evaluate("(hash) => { location.hash = hash; }", asked)
+        page.wait_for_function(ARRIVED, arg=[look, wanted])
+        state = data(page, "state")
         assert {**first, **wanted, "link": state["link"]} == state, chapter
         assert words and not words.endswith(".")
 
