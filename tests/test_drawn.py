@@ -10,7 +10,7 @@ import torch
 from devtools import chapters, reader
 from pfl_lib import attention
 from pfl_lib.book import draw, story, theory
-from pfl_lib.book.draw import basics, field, kit, later, listening
+from pfl_lib.book.draw import basics, derivation, field, kit, later, listening
 from pfl_lib.comparison import places
 from pfl_lib.formulas import cosine_similarities, fedacs_threshold
 from pfl_lib.methods import BY_NAME
@@ -189,6 +189,11 @@ def test_selection_finds_the_groups():
     S = cosine_similarities(W)
     kin = torch.arange(6)[:, None] // 3 == torch.arange(6)[None] // 3
     assert torch.equal(fedacs_threshold(S, 0.5) < S, kin)
+
+
+def test_the_safe_step_grows_when_groups_part():
+    near, apart = derivation.safe_steps()
+    assert apart > 3 * near > 3 * 2.0 / (2 * 6)  # the constant step is σ/(2m)
 
 
 def test_softmax_is_as_flat_as_the_bound():

@@ -375,7 +375,8 @@ OUTSIDE_THE_SLIDE = """() => {
   for (const slide of Reveal.getSlides()) {
     const at = Reveal.getIndices(slide);
     Reveal.slide(at.h, at.v || 0);
-    const inside = [...slide.querySelectorAll(':scope > *, :scope > * > *, mjx-container')];
+    const seen = [...slide.querySelectorAll(':scope > *, :scope > * > *, mjx-container')];
+    const inside = seen.filter((e) => !e.closest('aside'));
     for (const e of inside) {
       const r = e.getBoundingClientRect();
       if (r.right > box.right + 1 || r.bottom > box.bottom + 1 || r.left < box.left - 1)

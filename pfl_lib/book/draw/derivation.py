@@ -1,9 +1,10 @@
-"""FedAMP's derivation, a picture for each step: six clients in the plane that never move."""
+"""FedAMP's derivation, a picture for each step, and the graph behind it: six clients."""
 
 import torch
 
 from pfl_lib.attention import negative_exponential
 from pfl_lib.book.draw.kit import Panel
+from pfl_lib.book.theory import laplacian
 from pfl_lib.formulas import (
     fedamp_weights,
     largest_convex_alpha,
@@ -20,7 +21,7 @@ BEST = W + torch.tensor(  # where each client's own loss is least
     [[-0.7, 0.4], [-0.4, -0.7], [0.3, 0.6], [-0.1, -0.7], [0.7, -0.3], [0.6, 0.6]],
     dtype=torch.float64,
 )
-A, ALPHA, HEIGHT = negative_exponential(sigma=2.0), 0.6, 212
+A, ALPHA, HEIGHT, NEAR = negative_exponential(sigma=2.0), 0.6, 212, 0.45
 
 
 def _at(point):
@@ -33,13 +34,13 @@ def _clients(panel):
         panel.client(*_at(w), i + 1, 1 + i // 3, r=10)
 
 
-def _links(panel, weights, meaning):
+def _links(panel, weights, meaning, at=W):
     """A line for each pair, as wide as the larger of its two weights."""
     for i in range(6):
         for j in range(i):
             wide = 9 * float(max(weights[i, j], weights[j, i]))
             if wide > 0.12:
-                (x1, y1), (x2, y2) = _at(W[i]), _at(W[j])
+                (x1, y1), (x2, y2) = _at(at[i]), _at(at[j])
                 panel.put("line", f"line {meaning}", x1=x1, y1=y1, x2=x2, y2=y2,
                           style=f"stroke-width: {wide:.2f}", opacity=0.55)  # fmt: skip
 
@@ -113,4 +114,36 @@ def derivation():
     return wishes, price, turns, factor, mixture, fair
 
 
-FIGURES = {"fedamp-derivation": derivation}
+def safe_steps():
+    """The graph's safe step α = 1/(2λmax(L)), for models that are near and for groups apart."""
+    return [1 / (2 * float(torch.linalg.eigvalsh(laplacian(V, A)).max())) for V in (NEAR * W, W)]
+
+
+def graph():
+    steps = safe_steps()
+    told = (
+        ("at first: everybody is near", NEAR, "many strong edges: a step of {:.2f} is safe"),
+        ("later: groups are apart", 1.0, "few strong edges: {:.2f} is safe now"),
+    )
+    panels = []
+    for step, (title, scale, says) in zip(steps, told, strict=True):
+        panel = Panel(
+            f"The graph behind the models, {title}",
+            "Six clients as the nodes of a graph; an edge is the wider, the nearer two models are. "
+            + ("All are close together, with wide edges between all of them." if scale < 1 else
+               "Two groups stand apart; edges are wide inside the groups and thin between them."),
+            HEIGHT,
+        )  # fmt: skip
+        panel.text(170, 16, title, "ink big")
+        V = scale * W
+        weights = A.derivative(squared_distances(V)) / 0.8
+        _links(panel, weights, "mute", at=V)
+        for i in range(6):
+            x, y = _at(V[i])
+            panel.client(x, y, i + 1, 1 + i // 3, r=10)
+        panel.text(170, HEIGHT - 8, says.format(step), "ink")
+        panels.append(panel)
+    return tuple(panels)
+
+
+FIGURES = {"fedamp-derivation": derivation, "graph": graph}

@@ -24,7 +24,7 @@ def ten_updates():
 def softmax_flat():
     panel = Panel(
         "The weight of a client, against its angle",
-        "Loudness against the cosine, from minus one to one. At temperature 1 it falls gently from "
+        "Weight against the cosine, from minus one to one. At temperature 1 it falls gently from "
         "1 to 0.14. At 0.3 it falls faster, at 0.1 only clients that point nearly the same way are "
         "heard.",
         height=236,
