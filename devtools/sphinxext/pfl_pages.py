@@ -315,7 +315,8 @@ class Broken(SphinxDirective):
         rows = ["| tried | measured |", "|:--|:--|"]
         for what, found in (over_flower if folder == "flower" else in_trust)(records):
             rows.append(f"| {what} | {found} |")
-        commands = sorted({r["command"] for r in records.values() if "command" in r})
+        how = "make flower PARTS=" if folder == "flower" else "python -m devtools.trust "
+        commands = [how + name for name in records]
         rows += ["", "Commands: " + ", ".join(f"`{command}`" for command in commands) + "."]
         holder = nodes.container()
         self.state.nested_parse(StringList(rows, "broken"), 0, holder)
@@ -332,7 +333,7 @@ def over_flower(records):
             row["what"].capitalize() if row["what"][0].islower() else row["what"],
             f"{who} in {row['rounds']} rounds{f', {lost:,} packets lost' if lost else ''}; "
             f"difference to `run`: {row['largest difference']:g}; "
-            f"{row['seconds']:.0f} s, at most {row['seconds at most']:.0f}",
+            f"{row['seconds']:.0f} s, of {row['seconds at most']:,.0f} allowed",
         )
     if "cables" in records:
         knocked = records["cables"]["stranger"]
