@@ -5,7 +5,7 @@ import statistics
 import pytest
 
 from pfl_lib.book.experiments import overview
-from tests.support.claims import laptop, percent
+from tests.support.claims import first, laptop, percent
 
 FOUND = laptop("fedala_main")
 CASES = pytest.mark.parametrize("case", FOUND.cases)
@@ -24,9 +24,35 @@ def test_separate_stays_ahead_of_fedala_by_about_one_to_three_points(case):
 
 
 @CASES
-def test_no_method_is_more_than_two_points_better_than_clients_that_never_talk(case):
+def test_none_of_the_papers_methods_is_more_than_two_points_better_than_clients_that_never_talk(
+    case,
+):
     best = percent(FOUND, case, "best")
-    assert max(best.values()) - best["Separate"] < 2
+    assert max(best[m] for m in best if FOUND.paper(m, case)) - best["Separate"] < 2
+
+
+def test_most_of_the_distance_to_separate_is_the_step():
+    last = {case: percent(FOUND, case) for case in FOUND.cases}
+    gains_ = [here["FedALA, η = 10"] - here["FedALA"] for here in last.values()]
+    assert 0.3 < gains_[-1] < 0.7 and all(1 < gain < 4.1 for gain in gains_[:-1])
+    assert all(here["FedALA, η = 0.1"] < here["FedALA"] - 3 for here in last.values())
+    ahead = [here["FedALA, η = 10"] > here["Separate"] for here in last.values()]
+    assert sum(ahead) == 3
+
+
+@CASES
+def test_the_first_seed_would_choose_the_largest_step(case):
+    of_ten = FOUND.values("FedALA, η = 10", "last", case)
+    assert FOUND.chosen("FedALA", case) == statistics.fmean(of_ten[1:])
+
+
+@CASES
+def test_the_label_prior_is_first_of_all_in_the_last_round(case):
+    here = percent(FOUND, case)
+    assert first(here) == "Label prior"
+    assert here["Label prior"] - here["FedALA, η = 10"] < 3.5
+    assert here["Label prior"] - here["Separate"] < 5.3
+    assert sorted(here, key=here.get).index("FedAvg") < 3
 
 
 def test_the_papers_order_comes_back_only_loosely():
