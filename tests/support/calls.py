@@ -596,10 +596,6 @@ TABLE = {
     "experiments.opening": Row(
         experiments.opening, {"experiment": "fedacs_p"}, {"experiment": WORD}
     ),
-    "experiments.largest": Row(
-        experiments.largest,
-        {"found": lambda: experiments.stored("own_leap"), "methods": ["FedAvg"]}, {}
-    ),
     "experiments.pick": Row(
         experiments.pick, {"scale": "smoke", "scales": {"smoke": {}}}, {"scale": WORD},
         {"scale": "SCALE"},
