@@ -7,7 +7,7 @@ committed ones.
 
 from pfl_lib._show import Folded, table
 from pfl_lib.book.experiments.measuring import Case, measure, part_of, pick
-from pfl_lib.book.experiments.pages import opening
+from pfl_lib.book.experiments.pages import largest, opening
 from pfl_lib.book.experiments.quick_run import quick_run, round_work
 from pfl_lib.book.experiments.results import Results, home, result_files, stored
 
@@ -16,6 +16,7 @@ __all__ = [
     "Folded",
     "Results",
     "home",
+    "largest",
     "measure",
     "opening",
     "part_of",
