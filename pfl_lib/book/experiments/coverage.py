@@ -21,7 +21,7 @@ ITEMS = (
     (V1, "Table 6", "two classes each", "fedamp_pathological", ""),
     (V1, "Figure 1", "patterns of the weights", "fedamp_weights", ""),
     (V1, "Figures 2 to 5", "wrong labels", "fedamp_dirty", "FedProx, SCAFFOLD, APFL"),
-    (V1, "Figures 6 to 9", "clients that stay away", "fedamp_dropped", "FedProx, SCAFFOLD, APFL"),
+    (V1, "Figures 6 to 9", "clients that stay away", "fedamp_dropped", ""),
     (SPFL, "Figure 1", "late clients, a drawing", "09_plga", ""),
     (SPFL, "Table 1", "SPFL and baselines", "spfl_table1", "5 of 8 columns"),
     (SPFL, "Table 2", "late clients", "plga_table2", "EMNIST and CIFAR100"),
