@@ -1,7 +1,24 @@
-"""A table that shows itself: HTML in a notebook, aligned text elsewhere."""
+"""A table that shows itself: HTML in a notebook, aligned text elsewhere. A bar of progress."""
 
 import html
 import re
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+from tqdm.auto import tqdm
+
+
+def progress_bar(progress: bool, **options: Any) -> Any:
+    """tqdm's bar, or one that does nothing.
+
+    A disabled bar of tqdm's still takes a lock that forked processes share: one that is killed at
+    that moment would hold up all others.
+    """
+    if progress:
+        return tqdm(**options)
+    ignore = lambda *args, **kwargs: None  # noqa: E731
+    return nullcontext(SimpleNamespace(update=ignore, set_postfix=ignore))
 
 
 def _style(word):

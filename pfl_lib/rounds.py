@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from typing import Any
 
 import torch
-from tqdm.auto import tqdm
 
 from pfl_lib import _check, checkpoints
 from pfl_lib._disk import DiskState, InitialOnDisk
+from pfl_lib._show import progress_bar
 from pfl_lib._version import __version__
 from pfl_lib.callbacks import Callback, Moment
 from pfl_lib.faults import Answering, BrokenClients, Guarded, in_words, named
@@ -93,8 +93,8 @@ def run(
         checkpoint=checkpoint,
     )
     _begin(now, evaluate_every, callbacks, state_folder)
-    shown = {"initial": now.round, "desc": algorithm.label, "disable": not progress}
-    with tqdm(total=rounds, **shown) as bar, ExitStack() as ending:
+    shown = {"total": rounds, "initial": now.round, "desc": algorithm.label}
+    with progress_bar(progress, **shown) as bar, ExitStack() as ending:
         for one in callbacks:
             ending.callback(one.on_end, now)
         _notify(callbacks, "on_start", now)

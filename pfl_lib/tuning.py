@@ -11,10 +11,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from tqdm.auto import tqdm
-
 from pfl_lib import _check, _objectives
-from pfl_lib._show import Shown
+from pfl_lib._show import Shown, progress_bar
 from pfl_lib._version import __version__
 from pfl_lib.checkpoints import atomic_write
 from pfl_lib.local import LocalFederation
@@ -129,7 +127,7 @@ def tune(
     combinations = _combinations(method, grid)
     tried = [_built(method, fed, values) for values in combinations]  # bad values stop here
     trials = []
-    with tqdm(total=len(tried) * len(seeds), desc="tune", disable=not progress) as bar:
+    with progress_bar(progress, total=len(tried) * len(seeds), desc="tune") as bar:
         for values, (one, where) in zip(combinations, tried):
             trial = Trial(values)
             for seed in seeds:
