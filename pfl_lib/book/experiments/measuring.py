@@ -89,7 +89,7 @@ def measure(
 ):  # fmt: skip
     """Run every method of every case with every seed: ``Results`` and the histories.
 
-    ``cases`` maps labels to ``Case``s (or is a single one).  Histories are keyed by (case, method,
+    ``cases`` maps labels to a ``Case`` each (or is a single one).  Histories are keyed by (case, method,
     seed); their states keep only small tensors (weights, not models).  ``judged`` says which of
     our numbers stands beside the paper's: its "best" round or its "last".  ``extra(history, fed)``
     may return more numbers to keep for a run; what is read ``inside`` a run is asked, too.
