@@ -17,6 +17,7 @@ from tqdm.auto import tqdm
 
 import pfl_lib
 from pfl_lib.book.experiments.measuring import processor
+from pfl_lib.checkpoints import atomic_write
 from pfl_lib.local.precision import bf16_trial
 
 METHODS = {
@@ -48,32 +49,15 @@ def pair(setting, name, seed, rounds):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--save", default="results/benchmarks/precision.json")
     asked = parser.parse_args()
     found = bf16_trial()
     if "why not" in found:
         print(f"not measured: {found['why not']}")
         return
-    rows = []
-    jobs = [(setting, name) for setting in SETTINGS for name in METHODS]
-    for setting, name in tqdm(jobs, desc="methods"):
-        pairs = [pair(setting, name, seed, asked.rounds) for seed in range(asked.seeds)]
-        full, low = zip(*pairs)
-        by_seed = [b - a for a, b in pairs]
-        rows.append(
-            {
-                "setting": setting,
-                "method": pfl_lib.algorithm(name, **METHODS[name]).label,
-                "float32": [round(a, 5) for a in full],
-                "bf16": [round(b, 5) for b in low],
-                "mean difference": round(statistics.fmean(by_seed), 5),
-                "its standard error": round(statistics.stdev(by_seed) / len(pairs) ** 0.5, 5),
-                "deviation over seeds": round(statistics.stdev(full), 5),
-            }
-        )
-        print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
+    path = Path(asked.save)
     record = {
         "about": "fedala_cnn on mnist5k, the last of the rounds, the same batches in each pair",
         "command": "python benchmarks/precision.py",
@@ -82,12 +66,36 @@ def main():
         "python": platform.python_version(),
         "library": pfl_lib.__version__,
         "rounds": asked.rounds,
-        "a convolution, times as fast": round(found["faster"], 2),
-        "rows": rows,
+        "seeds": asked.seeds,
+        "rows": [],
     }
-    path = Path(asked.save)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    if path.exists():  # goes on where it was stopped
+        before = json.loads(path.read_text())
+        if {**before, "rows": []} == record:
+            record = before
+    done = {(row["setting"], row["method"]) for row in record["rows"]}
+    jobs = [(setting, name) for setting in SETTINGS for name in METHODS]
+    for setting, name in tqdm(jobs, desc="methods"):
+        label = pfl_lib.algorithm(name, **METHODS[name]).label
+        if (setting, label) in done:
+            continue
+        pairs = [pair(setting, name, seed, asked.rounds) for seed in range(asked.seeds)]
+        full, low = zip(*pairs)
+        by_seed = [b - a for a, b in pairs]
+        record["rows"].append(
+            {
+                "setting": setting,
+                "method": label,
+                "float32": [round(a, 5) for a in full],
+                "bf16": [round(b, 5) for b in low],
+                "mean difference": round(statistics.fmean(by_seed), 5),
+                "its standard error": round(statistics.stdev(by_seed) / len(pairs) ** 0.5, 5),
+                "deviation over seeds": round(statistics.stdev(full), 5),
+            }
+        )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+        atomic_write(path, lambda side, text=text: side.write_text(text, encoding="utf-8"))
     print(f"written to {path}")
 
 
