@@ -1,8 +1,4 @@
-"""Every page has a strict content security policy, and a browser keeps it.
-
-That the pages still work under it is what all the other tests of this folder see: ``open_page``
-fails on any error in the console, and a refused script is one.
-"""
+"""Every page has a strict content security policy, a browser keeps it, and the pages still work."""
 
 import re
 
@@ -35,7 +31,7 @@ def test_every_page_has_one_and_none_allows_scripts_at_large():
 
 @pytest.mark.parametrize("name", ["index.html", "notebooks/12_privacy.html"])
 def test_a_script_that_was_not_there_when_the_book_was_built_does_not_run(browser, site, name):
-    page = browser.new_page()
+    page = browser.new_page(bypass_csp=False)
     refused = []
     page.on("console", lambda m: refused.append(m.text) if "Content Security" in m.text else None)
     page.goto(f"{site}/{name}")
@@ -43,4 +39,21 @@ def test_a_script_that_was_not_there_when_the_book_was_built_does_not_run(browse
     page.wait_for_timeout(300)
     assert page.evaluate("window.ran") is None
     assert len(refused) >= 3, refused
+    page.close()
+
+
+def test_nothing_of_ours_is_refused(browser, site):
+    """One page of every kind, scrolled through, so that what starts when it is seen starts."""
+    names = ["index", "search", "book/intro", "book/notation", "book/teaching", "book/api/index"]
+    notebooks = ["play", "explorers", "results", "speed", "04_fedamp", "05b_beyond", "12_privacy"]
+    names += [f"notebooks/{name}" for name in (*notebooks, "reference/fedamp")]
+    page, refused = browser.new_page(bypass_csp=False), []
+    page.on("console", lambda m: refused.append(m.text) if "Content Security" in m.text else None)
+    page.on("pageerror", lambda error: refused.append(str(error)))
+    for name in names:
+        page.goto(f"{site}/{name}.html")
+        for share in (0.3, 0.6, 1):
+            page.evaluate("share => scrollTo(0, share * document.body.scrollHeight)", share)
+            page.wait_for_timeout(120)
+        assert refused == [], name
     page.close()
