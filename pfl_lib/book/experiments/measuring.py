@@ -89,10 +89,11 @@ def measure(
 ):  # fmt: skip
     """Run every method of every case with every seed: ``Results`` and the histories.
 
-    ``cases`` maps labels to a ``Case`` each (or is a single one).  Histories are keyed by (case, method,
-    seed); their states keep only small tensors (weights, not models).  ``judged`` says which of
-    our numbers stands beside the paper's: its "best" round or its "last".  ``extra(history, fed)``
-    may return more numbers to keep for a run; what is read ``inside`` a run is asked, too.
+    ``cases`` maps labels to a ``Case`` each (or is a single one).  Histories are keyed by (case,
+    method, seed); their states keep only small tensors (weights, not models).  ``judged`` says
+    which of our numbers stands beside the paper's: its "best" round or its "last".
+    ``extra(history, fed)`` may return more numbers to keep for a run; what is read ``inside`` a
+    run is asked, too.
 
     Every run writes checkpoints under ``folder`` (a path, True for the book's own folder, None
     for no checkpoints), so calling again goes on where it stopped; ``keep_models`` keeps them
