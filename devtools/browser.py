@@ -23,6 +23,7 @@ DOWNLOADS = ("~/.cache/ms-playwright", "~/Library/Caches/ms-playwright")
 DOWNLOADED = ("chromium-*/chrome-*/chrome", "chromium-*/chrome-*/*.app/Contents/MacOS/*")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+FLAGS += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]  # this machine only
 FETCH = [sys.executable, "-m", "playwright", "install", "chromium"]
 QUIET = 20  # seconds without a word after which a download is given up
 UPDATE, PACKAGES = 25, 600  # seconds for asking which packages there are, and for getting them
@@ -144,6 +145,8 @@ def chromium():
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"  # one connection for all files of a page
+
     def log_message(self, *args):
         pass
 

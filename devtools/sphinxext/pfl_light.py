@@ -9,6 +9,7 @@
 """
 
 import functools
+import logging
 import re
 from pathlib import Path
 
@@ -104,6 +105,7 @@ def small_font(static):
     """The signs of boxes stay in the theme's icon font: keep these few of its 1,400 glyphs."""
     from fontTools import subset
 
+    logging.getLogger("fontTools").setLevel(logging.WARNING)  # else it tells every step
     used, theme = set(), static / "styles" / "pydata-sphinx-theme.css"
     for style in static.rglob("*.css"):
         text = style.read_text(encoding="utf-8")
