@@ -55,11 +55,7 @@ TRIED = [
     ("mlp", "the gradient by vmap, not by hand", {"vmap": True}),
     ("mlp", "the step by torch.compile", {"compile": True}),
     ("logistic_regression", "the step by torch.compile", {"compile": True}),
-    (
-        "logistic_regression",
-        "one stack, both cores on every operator",
-        {"threads": 1, "chunk": 100},
-    ),
+    ("logistic_regression", "100 clients, all cores on each operator", {"chunk": 100}),
     ("mlp", "34 clients, all cores on each operator", {"chunk": 34}),
     ("mlp", "weights and arithmetic in bfloat16", {"dtype": "bfloat16"}),
     ("mlp", "arithmetic in bfloat16", {"precision": "bf16"}),
@@ -213,6 +209,36 @@ def tried(model, words, changes, asked):
     return {"model": model, "change": words, "ratio": ratio[words]}
 
 
+class Done:
+    """What an interrupted run has measured, in a file beside its results, to go on from there."""
+
+    def __init__(self, asked):
+        self.asked = asked
+        self.path = Path(f"{asked.save}.part") if asked.save else None
+        asked_for = str(sorted(vars(asked).items()))
+        # of another machine, version or question nothing is taken over
+        same = [processor(), torch.__version__, pfl_lib.__version__, asked_for]
+        self.held = {"same": same, "load": round(os.getloadavg()[0], 2), "rows": {}}
+        if self.path and self.path.exists():
+            held = json.loads(self.path.read_text())
+            self.held = held if held["same"] == same else self.held
+        self.load = self.held["load"]
+
+    def or_now(self, name, job):
+        """What is held under this name, or else what the job finds now."""
+        if name not in self.held["rows"]:
+            self.held["rows"][name] = job(self.asked)
+            if self.path:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self.path.write_text(json.dumps(self.held, ensure_ascii=False))
+            print(json.dumps(self.held["rows"][name], ensure_ascii=False), flush=True)
+        return self.held["rows"][name]
+
+    def forget(self):
+        if self.path:
+            self.path.unlink(missing_ok=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
@@ -224,18 +250,18 @@ def main():
     asked = parser.parse_args()
     if asked.one_core:
         torch.set_num_threads(1)
-    load, rows = round(os.getloadavg()[0], 2), []
+    done = Done(asked)
     jobs = [(" ".join(map(str, w)), partial(training, w)) for w in WORKLOADS]
     jobs.append(("server step", partial(server_step, 100)))
-    for job in tqdm([j for name, j in jobs if asked.only in name], desc="workloads"):
-        rows.append(job(asked))
-        print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
-    others = [t for t in TRIED if asked.only in " ".join(t[:2])]
-    others = [tried(*t, asked) for t in tqdm(others, desc="what else was tried")]
+    jobs = [(name, job) for name, job in jobs if asked.only in name]
+    rows = [done.or_now(name, job) for name, job in tqdm(jobs, desc="workloads")]
+    others = [(" ".join(t[:2]), partial(tried, *t)) for t in TRIED]
+    others = [(name, job) for name, job in others if asked.only in name]
+    others = [done.or_now(name, job) for name, job in tqdm(others, desc="what else was tried")]
     record = {
         "machine": f"{processor()}, {os.cpu_count()} cores",
         "arithmetic, GFLOP/s": arithmetic(asked.device),
-        "load before": load,
+        "load before": done.load,
         "load after": round(os.getloadavg()[0], 2),
         "torch": torch.__version__,
         "python": platform.python_version(),
@@ -251,6 +277,7 @@ def main():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
         print(f"written to {path}")
+    done.forget()
 
 
 if __name__ == "__main__":

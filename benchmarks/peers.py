@@ -9,6 +9,7 @@ the others too.  ``python peers.py WAY WORKLOAD`` does the work for a turn for e
 reads, and answers with the seconds and the seconds of processor time it took.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -185,9 +186,11 @@ class Process:
         )
 
     def __call__(self):
-        self.process.stdin.write("again\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
+        answer = ""
+        with contextlib.suppress(BrokenPipeError):  # it has ended
+            self.process.stdin.write("again\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline()
         if not answer:
             raise RuntimeError(f"{self.process.args[2]} ended with {self.process.wait()}")
         return json.loads(answer)

@@ -331,7 +331,7 @@ def table(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--repeats", type=int, default=4, help="turns on the quiet machine")
-    parser.add_argument("--busy", type=int, default=2, help="turns beside a spinning process")
+    parser.add_argument("--busy", type=int, default=1, help="turns beside a spinning process")
     parser.add_argument("--limit", type=float, default=75, help="seconds per workload and phase")
     parser.add_argument("--ways", default="", help="only these, with commas between")
     parser.add_argument("--only", default="", help="workloads whose words hold this text")

@@ -53,6 +53,8 @@ class Network:
         self.dense = _dense_layers(module) if plain else None
         self.objective = "cross_entropy"  # what is minimized; a federation sets it
         self.precision = "full"  # of the arithmetic in training; a federation sets it, too
+        self.compile: str | None = None  # torch.compile's mode for the gradient of a stack
+        self._compiled: Callable[[Tensor, Batch], Tensor] | None = None
         self._real: nn.Module | None = None
         self._spare: deque[Network] = deque()
 
@@ -60,7 +62,7 @@ class Network:
     def by_hand(self) -> bool:
         """Is the gradient of a stack written out?  It is for dense networks and cross-entropy."""
         usual = self.objective == "cross_entropy" and self.precision == "full"
-        return self.dense is not None and usual
+        return self.dense is not None and usual and not self.compile
 
     @staticmethod
     def _structure(
@@ -87,7 +89,7 @@ class Network:
         other.module = copied(self.module, lambda t: t)
         other.draws = draws_of(other.module)
         other._set_modes()
-        other._real, other._spare = None, deque()
+        other._real, other._compiled, other._spare = None, None, deque()
         return other
 
     def borrow(self) -> "Network":
@@ -185,6 +187,15 @@ class Network:
     def loss(self, w: Tensor, batch: Batch) -> Tensor:
         """Mean loss over the samples of the batch that are not padding, in training."""
         return self._mean_loss(self.in_training(w, batch), batch)
+
+    def stack_gradient(self) -> Callable[[Tensor, Batch], Tensor]:
+        """The gradient of ``loss`` for a stack of models; compiled, once, if that was asked for."""
+        gradient = torch.func.vmap(torch.func.grad(self.loss))
+        if not self.compile:
+            return gradient
+        if self._compiled is None:
+            self._compiled = torch.compile(gradient, mode=self.compile)
+        return self._compiled
 
     def in_training(self, w: Tensor, batch: Batch) -> Tensor:
         """What the model says in training: statistics of the batch, dropout."""

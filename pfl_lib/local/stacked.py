@@ -175,7 +175,7 @@ def _descend_together(
     if by_hand:
         pieces = _pieces(network, s)
     else:
-        gradient = torch.func.vmap(torch.func.grad(network.loss))
+        gradient = network.stack_gradient()
         pieces = {"whole": s | {n: s[n][:, None] for n in ("strength",) if n in s}}
     for piece in pieces.values():
         start_memory(piece, client.rule, ["w"])
