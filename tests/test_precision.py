@@ -97,8 +97,8 @@ def test_the_loss_of_each_sample_is_cross_entropy():
 
 def test_words(clients):
     fed = pfl_lib.Federation(*clients, "fedala_cnn", precision="bf16")
-    assert "in bfloat16" in fed.plan() and "precision='full' is faster" not in fed.plan()
-    assert "precision='full' is faster" in fed.replace(model="mlp").plan()
+    assert "in bfloat16" in fed.plan() and "precision='full' is often faster" not in fed.plan()
+    assert "precision='full' is often faster" in fed.replace(model="mlp").plan()
     claimed = "precision='bf16' may be faster" in fed.replace(precision="full").plan()
     assert claimed == precision.bf16_claimed()
 

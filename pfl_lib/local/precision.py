@@ -116,7 +116,7 @@ def precision_in_words(precision: str, dtype: torch.dtype, device: torch.device,
         if device.type == "cpu":
             words += f" (a convolution ran {bf16_trial()['faster']:.1f} times as fast when tried)"
         if network.dense is not None:
-            words += "; for a dense network precision='full' is faster"
+            words += "; for a dense network precision='full' is often faster"
         return words
     offered = network.convolutional and dtype == torch.float32 and device.type == "cpu"
     if offered and bf16_claimed():
