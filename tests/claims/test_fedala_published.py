@@ -22,3 +22,14 @@ def test_network_and_clients_are_the_papers():
     assert run["settings"]["partition"].startswith("fedala-mnist-")
     told = overview.carries("fedala_published", "paper", KEPT)
     assert told == "the paper's network and clients"
+
+
+def test_the_label_prior_and_fedala_cannot_be_told_apart_after_ten_rounds():
+    reached = {}
+    for method in ("Label prior", "FedALA", "FedAvg"):
+        (run,) = KEPT.of(method, CASE)
+        assert run["rounds"][-1] == 10
+        reached[method] = 100 * run["extra"]["by sample, best"]
+    assert round(reached["Label prior"], 1) == round(reached["FedALA"], 1) == 99.4
+    assert reached["FedALA"] <= reached["Label prior"]
+    assert reached["FedAvg"] < reached["Label prior"] - 1
