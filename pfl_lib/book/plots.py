@@ -56,7 +56,7 @@ def colour_of(label, position=0):
     return METHODS.get(label, PALETTE[position % len(PALETTE)])
 
 
-def panels(count, size=(10, 4.2), rows=1, **how):
+def panels(count, size=(10, 4.2), rows=1, **options):
     """A figure with ``count`` axes side by side, or in ``rows`` rows, in the book's style.
 
     >>> figure, axes = panels(2)
@@ -67,7 +67,7 @@ def panels(count, size=(10, 4.2), rows=1, **how):
     """
     with plt.rc_context(STYLE):
         columns = -(-count // rows)
-        figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", **how)
+        figure, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", **options)
     if rows > 1:
         for spare in axes.flat[count:]:
             spare.remove()
@@ -353,8 +353,8 @@ def gains(values, rows, columns, ax=None, title="", label="points gained"):
             wide = beside + len(columns) * (0.25 + 0.09 * widest)
             size = (wide, max(2.9, 1.6 + 0.42 * len(rows)))
             ax = plt.subplots(figsize=size, layout="constrained")[1]
-        how = {"cmap": "PuOr", "vmin": -top, "vmax": top, "aspect": "auto"}
-        picture = ax.imshow(grid, **how)
+        style = {"cmap": "PuOr", "vmin": -top, "vmax": top, "aspect": "auto"}
+        picture = ax.imshow(grid, **style)
         ax.figure.colorbar(picture, ax=ax, label=label)
         for y, line in enumerate(grid.tolist()):
             for x, value in enumerate(line):
@@ -562,8 +562,8 @@ def two_settings(first, second, labels, ax=None, yardstick="Separate", title="")
             (first, second), labels, (PALETTE[0], PALETTE[5]), ("o", "D")
         ):
             means = [results.mean(m) for m in methods]
-            how = {"color": colour, "zorder": 3, "marker": marker}
-            ax.scatter(means, range(len(methods)), s=64, label=label, **how)
+            style = {"color": colour, "zorder": 3, "marker": marker}
+            ax.scatter(means, range(len(methods)), s=64, label=label, **style)
             for y, method in enumerate(methods):
                 seeds = [run["last"] for run in results.of(method)]
                 ax.plot(seeds, [y] * len(seeds), "|", color=colour, ms=11, mew=1.5)

@@ -104,7 +104,7 @@ def library(name, **options):
 
 
 def compare():
-    """{program: (self-weight of client 1, {whom: largest difference of the tested models})}.
+    """{program: (self-weight of client 1, {name: largest difference of the tested models})}.
 
     >>> compare()["PFLlib"][1]["Separate"] < 1e-12
     True
@@ -121,6 +121,6 @@ def compare():
     found = {}
     for label, (local, weights) in PROGRAMS.items():
         tested, xi = follow(local, weights)
-        apart = {whom: float((tested - w).abs().max()) for whom, w in ours.items()}
+        apart = {name: float((tested - w).abs().max()) for name, w in ours.items()}
         found[label] = float(xi[0, 0]), apart
     return found

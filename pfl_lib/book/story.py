@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 #: How a person trains, in every chapter that does not say otherwise.
-HOW = {"lr": 0.3, "epochs": 5, "batch_size": 16}
+TRAINING = {"lr": 0.3, "epochs": 5, "batch_size": 16}
 #: As everybody would call the seven exercises of the data set.
 NAMES = (
     "pendulum",
@@ -84,7 +84,7 @@ def pooled(windows=None, seed=0):
     return pfl_lib.partition.Partition("pooled", [train], [test], seed=seed)
 
 
-def federation(windows=None, seed=0, model="logistic_regression", clients=people, **how):
+def federation(windows=None, seed=0, model="logistic_regression", clients=people, **training):
     """The people as a federation; ``seed`` draws the windows, the initial model and the batches.
 
     ``clients=pooled`` puts everything in one place.
@@ -92,11 +92,11 @@ def federation(windows=None, seed=0, model="logistic_regression", clients=people
     >>> federation(windows=7).m
     10
     """
-    how = {**HOW, "seed": seed, "init_seed": seed, **how}
-    return pfl_lib.Federation(exercises(), clients(windows, seed), model, **how)
+    training = {**TRAINING, "seed": seed, "init_seed": seed, **training}
+    return pfl_lib.Federation(exercises(), clients(windows, seed), model, **training)
 
 
-def accuracies(method, windows=None, seeds=range(5), rounds=15, **how):
+def accuracies(method, windows=None, seeds=range(5), rounds=15, **training):
     """Accuracy after the last round: a row per seed, a column per person.
 
     ``method`` is the name of a method, or a method.
@@ -108,7 +108,7 @@ def accuracies(method, windows=None, seeds=range(5), rounds=15, **how):
     runs = (
         pfl_lib.run(
             method,
-            federation(windows, seed, **how),
+            federation(windows, seed, **training),
             rounds,
             evaluate_every=rounds,
             progress=False,

@@ -114,8 +114,8 @@ def federation(kind, **options):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(4)
         module = KINDS[kind]()
-    how = {"lr": 0.05, "batch_size": 4, "device": "cpu", **options}
-    return LocalFederation(pool, clients, module, **how)
+    training = {"lr": 0.05, "batch_size": 4, "device": "cpu", **options}
+    return LocalFederation(pool, clients, module, **training)
 
 
 def what_works(names=None, kinds=None):

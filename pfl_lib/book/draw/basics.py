@@ -156,14 +156,14 @@ def travels():
         height=214,
     )
     large, base = 122, 164
-    for left, size, style, said in (
+    for left, size, style, caption in (
         (40, SUMMED, "mute", ("70 labelled", "windows")),
         (112, TRAVELS, "hot", (f"{ROUNDS} rounds", "of models")),
         (202, RECORDED, "ink", ("all recordings",)),
     ):
         side = large * math.sqrt(size / RECORDED)
         bytes_.rect(left, base - side, side, side, f"fill {style}", round=1)
-        words = [*said, f"{size / 1000:,.0f} kB"]
+        words = [*caption, f"{size / 1000:,.0f} kB"]
         bytes_.lines(left + side / 2, base + 17, words, style, step=15)
     bytes_.text(170, 20, "areas to scale", "mute small")
     return wall, bytes_

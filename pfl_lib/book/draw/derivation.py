@@ -45,9 +45,9 @@ def _links(panel, weights, meaning, at=W):
                           style=f"stroke-width: {wide:.2f}", opacity=0.55)  # fmt: skip
 
 
-def _start(step, title, desc, says):
+def _start(step, title, desc, caption):
     panel = Panel(f"Step {step}: {title}", desc, HEIGHT)
-    panel.text(170, HEIGHT - 8, says, "ink")
+    panel.text(170, HEIGHT - 8, caption, "ink")
     return panel
 
 
@@ -121,12 +121,12 @@ def safe_steps():
 
 def graph():
     steps = safe_steps()
-    told = (
+    moments = (
         ("at first: everybody is near", NEAR, "many strong edges: a step of {:.2f} is safe"),
         ("later: groups are apart", 1.0, "few strong edges: {:.2f} is safe now"),
     )
     panels = []
-    for step, (title, scale, says) in zip(steps, told, strict=True):
+    for step, (title, scale, caption) in zip(steps, moments, strict=True):
         panel = Panel(
             f"The graph behind the models, {title}",
             "Six clients as the nodes of a graph; an edge is the wider, the nearer two models are. "
@@ -141,7 +141,7 @@ def graph():
         for i in range(6):
             x, y = _at(V[i])
             panel.client(x, y, i + 1, 1 + i // 3, r=10)
-        panel.text(170, HEIGHT - 8, says.format(step), "ink")
+        panel.text(170, HEIGHT - 8, caption.format(step), "ink")
         panels.append(panel)
     return tuple(panels)
 

@@ -92,8 +92,8 @@ class Matrix:
         for title, (methods, rows) in self.blocks.items():
             lines += [title, "  methods: " + ", ".join(methods)]
             for row in rows:
-                told = [f"{m} {_number(c)}" for m, c in row.cells.items()]
-                lines.append(f"  {row.words} (over {row.yardstick}): {', '.join(told)}")
+                cells = [f"{m} {_number(c)}" for m, c in row.cells.items()]
+                lines.append(f"  {row.words} (over {row.yardstick}): {', '.join(cells)}")
         return "\n".join(lines)
 
     def _repr_html_(self):

@@ -34,7 +34,7 @@ class Case:
     """One column of a table: where the methods are tried, and what the paper prints for them.
 
     ``federation`` makes a federation from a seed, ``methods`` maps labels to algorithms, ``paper``
-    maps labels to the paper's numbers in %, ``how`` goes to ``run``.  A method that needs no run
+    maps labels to the paper's numbers in %, ``options`` go to ``run``.  A method that needs no run
     of its own is in ``inside``: {"FedAvg": ("FedAvg-FT", "global")} says that FedAvg is what
     FedAvg-FT's history holds under ``extra_models["global"]``.  ``local`` holds settings of local
     training that one method has for itself, by its label: {"FedAvg": {"lr": 0.5}}.
@@ -50,7 +50,7 @@ class Case:
     methods: Mapping
     rounds: int
     paper: Mapping = field(default_factory=dict)
-    how: Mapping = field(default_factory=dict)
+    options: Mapping = field(default_factory=dict)
     inside: Mapping = field(default_factory=dict)
     local: Mapping = field(default_factory=dict)
 
@@ -139,7 +139,7 @@ def measure(
         canaries[_digest(setting)] = setting | values
         place = None
         if where:
-            decides = [method.settings(), fed.describe(), dict(case.how), _coarse(values)]
+            decides = [method.settings(), fed.describe(), dict(case.options), _coarse(values)]
             place = where / f"{begins}{_digest(decides)}"
         found = _finished(place, case)
         if found is None and not now:
@@ -248,7 +248,7 @@ def _setting(method, fed, case):
     """What the canary of this run depends on, as the run's own settings will say it."""
     settings = {f"{method.name}.{key}": value for key, value in method.settings().items()}
     settings |= {"algorithm": method.name, "optimizer": fed.describe()["optimizer"]}
-    settings["participation"] = case.how.get("participation", 1.0)
+    settings["participation"] = case.options.get("participation", 1.0)
     return json.loads(json.dumps(canary_setting(settings)))
 
 
@@ -285,9 +285,9 @@ class _Watch(Callback):
 def _one(method, fed, case, place, extra, keep_models, progress):
     """One run: the history and the extra numbers; of one that broke, where and how."""
     watch = _Watch()
-    how = {**case.how, "callbacks": [watch, *case.how.get("callbacks", ())]}
+    options = {**case.options, "callbacks": [watch, *case.options.get("callbacks", ())]}
     try:
-        history = run(method, fed, case.rounds, checkpoint=place, progress=progress, **how)
+        history = run(method, fed, case.rounds, checkpoint=place, progress=progress, **options)
         more = dict(extra(history, fed)) if extra else {}
     except FloatingPointError as error:
         if watch.now is None:  # no round was begun: nothing to tell of

@@ -159,8 +159,8 @@ def federation(data, seed, epochs=1):
     members, _ = fold(clients(data), seed)
     network = models.build("mlp", data, seed=seed, hidden=(WIDTH,))
     batch = 40 if data.name == "watch" else 20
-    how = {"lr": 0.1, "batch_size": batch, "epochs": epochs, "seed": seed}
-    return LocalFederation(data, members, network, **how)
+    training = {"lr": 0.1, "batch_size": batch, "epochs": epochs, "seed": seed}
+    return LocalFederation(data, members, network, **training)
 
 
 def methods(groups):
@@ -226,8 +226,8 @@ def serve(history, fed):
     >>> len(serve(history, fed)["newcomers by client"])
     2
     """
-    asked = canary_setting(history.settings)
-    method = build(asked["algorithm"], asked["hyper"])
+    setting = canary_setting(history.settings)
+    method = build(setting["algorithm"], setting["hyper"])
     _, late = fold(clients(fed.data), fed.settings.seed)
     last = fed.at(history.rounds[-1] - 1)
     served = serve_newcomers(method, history.state, last, fed.replace(partition=late))

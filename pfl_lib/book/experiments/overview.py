@@ -44,9 +44,9 @@ def index(results=None, page="experiments/{}.html"):
     for name, scales in queued().items() if results is None else ():
         for scale, minutes in scales.items():
             if (name, scale) not in stored():
-                told = ("waits in the queue of long runs", "", scale, "")
+                about = ("waits in the queue of long runs", "", scale, "")
                 rest = (f"{minutes:.0f}", "not run", "not run")
-                rows.append((Link(name, page.format(name)), *told, *rest))
+                rows.append((Link(name, page.format(name)), *about, *rest))
     head = (
         *("experiment", "paper and question", "data", "scale", "size", "minutes"),
         *("did the order come back?", "what the numbers carry"),
@@ -57,8 +57,8 @@ def index(results=None, page="experiments/{}.html"):
 def _size(methods, rounds, seeds):
     """ "1 method, 40 rounds, 3 seeds" """
     counted = ((methods, "method"), (seeds, "seed"))
-    told = [f"{count} {word}{'s' * (count != 1)}" for count, word in counted]
-    return f"{told[0]}, {rounds} rounds, {told[1]}"
+    counts = [f"{count} {word}{'s' * (count != 1)}" for count, word in counted]
+    return f"{counts[0]}, {rounds} rounds, {counts[1]}"
 
 
 def _brief(source):
@@ -90,8 +90,8 @@ def carries(name, scale, found):
         return "a question of our own"
     runs = found.record["runs"]
     printed = {entry["case"] for entry in found.record["cases"] if entry["paper"]}
-    asked = [run for run in runs if run["case"] in printed] or runs
-    networks = {_network(paper, run["settings"]) for run in asked}
+    compared = [run for run in runs if run["case"] in printed] or runs
+    networks = {_network(paper, run["settings"]) for run in compared}
     if "not printed" in networks:
         return "the paper prints no setting: order only"
     if scale == "paper" and networks == {"theirs"}:

@@ -47,19 +47,19 @@ def older(kept):
     >>> older(Results({"experiment": "mine", "runs": runs}))
     ['pFedMe was run with θ restarting at w on every batch; its original goes on from θ.']
     """
-    told: dict[str, None] = {}
-    alike = kept.record["experiment"].startswith("fedala")  # to be run with that paper's settings
+    remarks: dict[str, None] = {}
+    fedala = kept.record["experiment"].startswith("fedala")  # to be run with that paper's settings
     for run in kept.record["runs"]:
-        had = run["settings"]
-        if had.get("pfedme.restart"):
-            told[RESTARTS] = None
-        if alike and had.get("fedala.tol") == 0.1:
-            told[THRESHOLD] = None
-        expected = had.get("fedphp.expected")
-        joined = max(1, round(had.get("participation", 1.0) * run["rounds"][-1]))
-        if alike and expected not in (None, joined):
-            told[HORIZON.format(expected, joined)] = None
-    return list(told)
+        settings = run["settings"]
+        if settings.get("pfedme.restart"):
+            remarks[RESTARTS] = None
+        if fedala and settings.get("fedala.tol") == 0.1:
+            remarks[THRESHOLD] = None
+        expected = settings.get("fedphp.expected")
+        joined = max(1, round(settings.get("participation", 1.0) * run["rounds"][-1]))
+        if fedala and expected not in (None, joined):
+            remarks[HORIZON.format(expected, joined)] = None
+    return list(remarks)
 
 
 def largest(found, methods, cases=None):

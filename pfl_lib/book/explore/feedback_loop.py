@@ -29,12 +29,12 @@ class FeedbackLoop(Explorer):
     round = Whole(ROUNDS, 0, ROUNDS)
 
     def compute(self):
-        how = {"sigma": self.sigma, "drift": self.drift}
-        path = theory.feedback_loop(gap=self.gap, start=self.start, rounds=SOLVING, **how)
+        rates = {"sigma": self.sigma, "drift": self.drift}
+        path = theory.feedback_loop(gap=self.gap, start=self.start, rounds=SOLVING, **rates)
         ends = torch.tensor([[0.0], [6.0]], dtype=torch.float64)
         gaps = torch.tensor([self.gap, *(k / 2 for k in range(1, 13))], dtype=torch.float64)
         (low, *below), (high, *above) = (
-            theory.feedback_loop(gap=gaps, start=ends, rounds=SOLVING, **how).apart[-1].tolist()
+            theory.feedback_loop(gap=gaps, start=ends, rounds=SOLVING, **rates).apart[-1].tolist()
         )
         return {
             "path": path.apart[: ROUNDS + 1].tolist(),

@@ -102,12 +102,14 @@ def logistic_straggler(lr=0.01, local_steps=20, staleness=6, seed=0, samples=400
     )
 
 
-def leap_errors(seeds=10, **how):
-    """The errors of ``logistic_straggler(**how)``, each the mean over ``seeds`` seeds.
+def leap_errors(seeds=10, **options):
+    """The errors of ``logistic_straggler(**options)``, each the mean over ``seeds`` seeds.
 
     >>> errors = leap_errors(seeds=2)
     >>> sorted(errors)
     ['Eq. (10)', 'Eq. (11)', 'compensated', 'no leap', 'stale', 'true Hessian', 'true diagonal']
     """
-    runs = [logistic_straggler(seed=s, **how).errors() for s in range(_check.whole("seeds", seeds))]
+    runs = [
+        logistic_straggler(seed=s, **options).errors() for s in range(_check.whole("seeds", seeds))
+    ]
     return {name: sum(run[name] for run in runs) / seeds for name in runs[0]}
