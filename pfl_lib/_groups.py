@@ -150,8 +150,8 @@ def quota(sizes, dominating, weights, share, seed, part):
 
 def test_quota(data, test_size, dominating, weights, share, seed):
     """Test samples of each client; a client may not hold one twice, clients may share them."""
-    asked = test_size is not None
-    test_size = _check.whole("test_size", test_size, at_most=10**9) if asked else TEST_SIZE
+    given = test_size is not None
+    test_size = _check.whole("test_size", test_size, at_most=10**9) if given else TEST_SIZE
     have = torch.bincount(data.y_test, minlength=len(data.classes))
     while test_size > 0:
         sizes = torch.full((len(dominating),), test_size)
@@ -159,7 +159,7 @@ def test_quota(data, test_size, dominating, weights, share, seed):
         most = counts.max(0).values
         if bool((most <= have).all()):
             return counts
-        if asked:
+        if given:
             break
         # jump to the size that fits on average, then step down over the rounding
         test_size = min(test_size - 1, int(test_size * float((have / most.clamp_min(1)).min())) + 1)

@@ -56,8 +56,8 @@ class FederationWrapper(DeprecatedTrain):
 
     def describe(self) -> dict[str, Any]:
         """What a run must agree on to be resumed, what is sent included."""
-        told = [f.name for f in dataclasses.fields(self) if f.name != "fed" and f.compare]
-        mine = {name: getattr(self, name) for name in told}
+        names = [f.name for f in dataclasses.fields(self) if f.name != "fed" and f.compare]
+        mine = {name: getattr(self, name) for name in names}
         plain = {name: list(v) if isinstance(v, tuple) else v for name, v in mine.items()}
         inside, kind, number = self.fed.describe(), type(self).__name__, 2
         name = kind
@@ -379,7 +379,7 @@ class Answering(FederationWrapper):
     >>> from pfl_lib import train
     >>> from pfl_lib.flower import RemoteFederation, in_process
     >>> far = RemoteFederation(in_process(pfl_lib.example()), clients=8, lr=0.1)
-    >>> far.post.silent = {3}
+    >>> far.transport.silent = {3}
     >>> here = Answering(far.at(0))
     >>> trained = train(here, far.initial(), far.everyone)
     >>> here.lost, bool((trained[3] == far.initial()[3]).all())

@@ -241,11 +241,11 @@ class PrivateSamples(FederationWrapper):
         epochs = self.fed.settings.epochs if work.epochs is None else work.epochs
         steps = epochs * math.ceil(1 / self.rate) if work.steps is None else work.steps
         most, d = max(self.fed.sample_counts), self.fed.d
-        mine = {"clip": self.clip, "noise": self.noise, "rate": self.rate}
-        numbers = {**work.numbers, **{f"private_{name}": value for name, value in mine.items()}}
-        how = {"steps": steps, "epochs": None, "batch_size": most, "noise": most + d}
+        privacy = {"clip": self.clip, "noise": self.noise, "rate": self.rate}
+        numbers = {**work.numbers, **{f"private_{name}": value for name, value in privacy.items()}}
+        schedule = {"steps": steps, "epochs": None, "batch_size": most, "noise": most + d}
         step = PRIVATE_STEPS[work.step]
-        done = self.fed.perform(replace(work, step=step, numbers=numbers, **how), who)
+        done = self.fed.perform(replace(work, step=step, numbers=numbers, **schedule), who)
         made.update(dict.fromkeys(clients, steps))
         return done
 

@@ -70,7 +70,7 @@ def run(
     _check_folder("state_folder", state_folder)
     if state_folder is not None and fed.device.type != "cpu":
         raise ValueError(f"state_folder must be None on {fed.device}: files hold tensors of a CPU")
-    asked = None if test_clients is None else checked_clients(fed, test_clients, "test_clients")
+    tested = None if test_clients is None else checked_clients(fed, test_clients, "test_clients")
     callbacks = _checked_callbacks(callbacks)
     _check.flag("progress", progress)
 
@@ -82,7 +82,7 @@ def run(
         "evaluate_every": evaluate_every,
         "version": __version__,
         **({"broken": broken} if broken != "stop" else {}),
-        **({} if asked is None else {"test_clients": asked}),
+        **({} if tested is None else {"test_clients": tested}),
     }
     now = Moment(
         algorithm,
@@ -104,7 +104,7 @@ def run(
             _one_round(now, participation, broken)
             _notify(callbacks, "on_round_end", now)
             if now.round % evaluate_every == 0 or _is_last(now):
-                _measure(now, broken, asked)
+                _measure(now, broken, tested)
                 _notify(callbacks, "on_evaluate", now)
                 bar.set_postfix({now.history.metric: f"{now.history.last:.4f}"})
             if checkpoint is not None and (now.round % checkpoint_every == 0 or _is_last(now)):
@@ -215,10 +215,10 @@ def _one_round(now: Moment, participation: float, broken: str) -> None:
     k, algorithm = now.round, now.algorithm
     here, who = now.fed.at(k), participants(now.fed, participation, k)
     began = time.perf_counter()
-    now.state, heard = _guarded_round(algorithm, now.state, here, who, broken, now.history)
+    now.state, took_part = _guarded_round(algorithm, now.state, here, who, broken, now.history)
     _synchronize(now.fed.device)
     now.seconds += time.perf_counter() - began
-    now.sent += algorithm.sent(here, heard, k)
+    now.sent += algorithm.sent(here, took_part, k)
     changed: Mapping[str, Any] = now.state
     if isinstance(now.state, DiskState):
         now.state, changed = now.state.settled()
@@ -295,12 +295,12 @@ def _note(history, fed, found, then):
         history.broken.append(entry)
 
 
-def _measure(now: Moment, broken: str, asked: list[int] | None) -> None:
+def _measure(now: Moment, broken: str, tested: list[int] | None) -> None:
     history, algorithm, state = now.history, now.algorithm, now.state
     where = f"{algorithm.label}, round {now.round}"
     # some methods train once more, for the test
     fed = Answering(
-        now.fed.at(now.round - 1), set() if asked is None else set(range(now.fed.m)) - set(asked)
+        now.fed.at(now.round - 1), set() if tested is None else set(range(now.fed.m)) - set(tested)
     )
     silent = set(fed.lost)  # nobody asked them
     accuracy, loss = fed.evaluate(algorithm.personal(state, fed))

@@ -122,16 +122,16 @@ def by_hand(algorithm, who):
 @pytest.mark.parametrize("name", ["fedavg", "fedamp", "heurfedamp", "fedacs", "fedala"])
 def test_a_client_that_dies_in_a_round_is_a_client_that_stayed_away(parts, name):
     far = remote()
-    post, ask, trips = far.post, far.post.ask, []
+    transport, ask, trips = far.transport, far.transport.ask, []
 
     def dies_in_round_1(kind, parcels):
         trips.append((kind, sorted(parcels)))
         k = next(iter(parcels.values())).words.get("round")
         if kind == "train":
-            post.silent = {2} if k == 1 else set()
+            transport.silent = {2} if k == 1 else set()
         return ask(kind, parcels)
 
-    post.ask = dies_in_round_1
+    transport.ask = dies_in_round_1
     history = pfl_lib.run(method(name), far, 4, evaluate_every=4, broken="drop", progress=False)
     expected = by_hand(method(name), [[0, 1, 2, 3], [0, 1, 3], [0, 1, 3], [0, 1, 2, 3]])
     # in round 2 it is back, but the look at the beginning of the round still found it silent
@@ -148,7 +148,7 @@ def test_a_repeated_round_asks_again_only_for_other_work(parts):
         far = remote()
         state = pfl_lib.run(method(name), far, 2, evaluate_every=2, progress=False).state
         here = far.at(2)
-        far.post.silent = {3}
+        far.transport.silent = {3}
         far.traffic.clear()
         with pytest.raises(ClientsLost):
             method(name).round(state, here, far.everyone)
@@ -159,7 +159,7 @@ def test_a_repeated_round_asks_again_only_for_other_work(parts):
 
 def test_absent_clients_are_not_measured(parts):
     far = remote()
-    far.post.silent = {1}
+    far.transport.silent = {1}
     far.at(0)
     accuracy, loss = far.evaluate(far.initial())
     assert accuracy.isnan().tolist() == loss.isnan().tolist() == [False, True, False, False]
@@ -167,7 +167,7 @@ def test_absent_clients_are_not_measured(parts):
 
 def test_a_lost_client_stops_a_run_that_was_not_told_to_go_on(parts):
     far = remote()
-    far.post.silent = {1}
+    far.transport.silent = {1}
     with pytest.raises(FloatingPointError, match=r"client 1: not connected.*broken=\"drop\""):
         pfl_lib.run(method("fedavg"), far, 1, progress=False)
 
@@ -179,7 +179,7 @@ TESTED_AFTER_TRAINING = ["fedavg-ft", "fedprox-ft", "fedupdate", "per-fedavg"]
 @pytest.mark.parametrize("name", TESTED_AFTER_TRAINING)
 def test_a_lost_client_does_not_end_a_test_that_trains(parts, name, broken):
     far, near = remote(), PLAN.federation()
-    far.post.silent = {3}
+    far.transport.silent = {3}
     history = pfl_lib.run(method(name), far, 1, broken=broken, progress=False)
     expected = by_hand(method(name), [[0, 1, 2]])
     accuracy, _ = near.evaluate(method(name).personal(expected, near))
@@ -193,14 +193,14 @@ def test_a_lost_client_does_not_end_a_test_that_trains(parts, name, broken):
 def test_a_client_lost_while_it_trains_for_the_test_is_not_measured(parts):
     """It would answer the test itself, but of a model that it never made personal."""
     far = remote()
-    ask = far.post.ask
+    ask = far.transport.ask
 
     def spoils(kind, parcels):
         tag = next(iter(parcels.values())).words.get("tag")
         wrong = {1: Parcel({"rows.w": b""})} if tag == "fine-tune" else {}
         return ask(kind, parcels) | wrong
 
-    far.post.ask = spoils
+    far.transport.ask = spoils
     history = pfl_lib.run(method("fedavg-ft"), far, 1, broken="drop", progress=False)
     assert [math.isnan(a) for a in history.accuracy[0]] == [False, True, False, False]
     trips = [t["clients"] for t in far.traffic if t["kind"] == "train"]
@@ -209,14 +209,14 @@ def test_a_client_lost_while_it_trains_for_the_test_is_not_measured(parts):
 
 def test_nobody_left_to_test(parts):
     far = remote()
-    ask = far.post.ask
+    ask = far.transport.ask
 
     def gone_after_training(kind, parcels):
         if next(iter(parcels.values())).words.get("tag") == "fine-tune":
-            far.post.silent = {0, 1, 2, 3}
+            far.transport.silent = {0, 1, 2, 3}
         return ask(kind, parcels)
 
-    far.post.ask = gone_after_training
+    far.transport.ask = gone_after_training
     history = pfl_lib.run(method("fedavg-ft"), far, 1, broken="drop", progress=False)
     assert all(map(math.isnan, history.accuracy[0])) and "nan" in repr(history)
 
@@ -228,29 +228,29 @@ def test_nobody_left_to_test(parts):
 )
 def test_a_refused_test_counts_as_none(parts, arrays):
     far = remote()
-    ask = far.post.ask
+    ask = far.transport.ask
 
     def spoiled(kind, parcels):
         replies = ask(kind, parcels)
         return {**replies, 1: Parcel(arrays, replies[1].words)}
 
-    far.post.ask = spoiled
+    far.transport.ask = spoiled
     accuracy, loss = far.evaluate(far.initial())
     assert accuracy.isnan().tolist() == loss.isnan().tolist() == [False, True, False, False]
     assert "its reply was refused: array" in far.traffic[-1]["lost"]["1"]
-    assert far.post.notes[-1]["lost"] == far.traffic[-1]["lost"]
+    assert far.transport.notes[-1]["lost"] == far.traffic[-1]["lost"]
 
 
 def test_a_client_lost_in_the_test_is_not_said_to_diverge(parts):
     far = remote()
-    ask = far.post.ask
+    ask = far.transport.ask
 
     def gone_in_the_test(kind, parcels):
         if kind == "evaluate":
-            far.post.silent = {3}
+            far.transport.silent = {3}
         return ask(kind, parcels)
 
-    far.post.ask = gone_in_the_test
+    far.transport.ask = gone_in_the_test
     with pytest.raises(FloatingPointError, match="round 1: client 3 was not measured") as caught:
         pfl_lib.run(method("fedavg"), far, 1, progress=False)
     assert "learning rate" not in str(caught.value)
@@ -260,7 +260,7 @@ def test_a_client_lost_in_the_test_is_not_said_to_diverge(parts):
 @pytest.mark.parametrize("name", ["spfl", "plga"])
 def test_methods_that_need_everybody_say_so_when_one_is_lost(parts, name, broken):
     far = remote()
-    far.post.silent = {1}
+    far.transport.silent = {1}
     with pytest.raises(FloatingPointError, match=r"client 1: .*; \w+ needs every client") as caught:
         pfl_lib.run(method(name), far, 1, broken=broken, progress=False)
     assert "drop" not in str(caught.value)
@@ -280,37 +280,37 @@ def test_a_module_of_ones_own_goes_to_the_clients(parts, dtype):
 # ------------------------------------------------------------------------------ refused at the door
 def test_numbers_that_cannot_travel(parts):
     how = {**PLAN.training, "dtype": torch.bfloat16}
-    post = in_process(pfl_lib.Federation(*parts, PLAN.model, **how))
+    transport = in_process(pfl_lib.Federation(*parts, PLAN.model, **how))
     with pytest.raises(ValueError, match=r"dtype must be .*float64, got torch\.bfloat16"):
-        RemoteFederation(post, PLAN.model, clients=4, **how)
+        RemoteFederation(transport, PLAN.model, clients=4, **how)
 
 
 def test_too_few_clients(parts):
-    post = InProcess([client(parts, i) for i in (0, 3)])
+    transport = InProcess([client(parts, i) for i in (0, 3)])
     with pytest.raises(ConnectionError, match=r"2 of 4 clients said hello.*missing: 1, 2"):
-        RemoteFederation(post, PLAN.model, clients=4, wait=0.1, **PLAN.training)
+        RemoteFederation(transport, PLAN.model, clients=4, wait=0.1, **PLAN.training)
 
 
 def test_other_settings_than_the_servers(parts):
-    post = InProcess([client(parts, i, lr=0.05 + (i == 2)) for i in range(4)])
+    transport = InProcess([client(parts, i, lr=0.05 + (i == 2)) for i in range(4)])
     with pytest.raises(ValueError, match="client 2 has another model or other training settings"):
-        RemoteFederation(post, PLAN.model, clients=4, **PLAN.training)
+        RemoteFederation(transport, PLAN.model, clients=4, **PLAN.training)
 
 
 def test_data_of_another_form(parts):
-    post = InProcess([client(parts, i) for i in range(4)])
-    post.clients[3].hello = lambda: {**OneClient.hello(post.clients[0]), "classes": 7}
+    transport = InProcess([client(parts, i) for i in range(4)])
+    transport.clients[3].hello = lambda: {**OneClient.hello(transport.clients[0]), "classes": 7}
     with pytest.raises(ValueError, match="client 3 says classes = 7 and client 0 10"):
-        RemoteFederation(post, PLAN.model, clients=4, **PLAN.training)
+        RemoteFederation(transport, PLAN.model, clients=4, **PLAN.training)
 
 
 @pytest.mark.parametrize("claim", [None, 0, True, "60", 10**12])
 def test_samples_that_nobody_has(claim):
-    post = in_process(PLAN.federation())
-    told = post.clients[2].hello()
-    post.clients[2].hello = lambda: told | {"samples": claim}
+    transport = in_process(PLAN.federation())
+    told = transport.clients[2].hello()
+    transport.clients[2].hello = lambda: told | {"samples": claim}
     with pytest.raises(ValueError, match="samples of client 2 must be a whole number"):
-        RemoteFederation(post, PLAN.model, clients=4, **PLAN.training)
+        RemoteFederation(transport, PLAN.model, clients=4, **PLAN.training)
 
 
 def test_a_number_that_is_no_client(parts):
@@ -458,13 +458,13 @@ def test_work_that_a_client_refuses(change, said):
 )
 def test_a_reply_that_the_server_refuses_counts_as_none(parts, arrays, said):
     far = remote()
-    ask = far.post.ask
+    ask = far.transport.ask
 
     def spoiled(kind, parcels):
         replies = ask(kind, parcels)
         return {**replies, 1: Parcel(arrays, replies[1].words)}
 
-    far.post.ask = spoiled
+    far.transport.ask = spoiled
     with pytest.raises(ClientsLost, match=f"client 1: its reply was refused: .*{said}"):
         pfl_lib.train(far, far.initial(), far.everyone)
 
@@ -488,13 +488,13 @@ def without_a_name(kept, replies):
 def test_an_answer_to_another_question_is_refused(parts, lie):
     """A reply sent twice, or for somebody else, is as good as none: never a wrong number."""
     far, kept = remote(), {}
-    ask = far.post.ask
+    ask = far.transport.ask
 
     def lying(kind, parcels):
         replies = ask(kind, parcels)
         return lie(kept, replies) if kind == "train" and 1 in replies else replies
 
-    far.post.ask = lying
+    far.transport.ask = lying
     history = pfl_lib.run(method("fedamp"), far, 3, broken="drop", progress=False)
     refused = [e["round"] for e in history.broken if e["client"] == 1]
     assert refused == ([2, 3] if lie is the_reply_before else [1, 2, 3])
@@ -665,15 +665,15 @@ def served(runs, out, monkeypatch, silent=()):
     from pfl_lib.flower import apps
 
     plan = Plan(PLAN.data, PLAN.partition, PLAN.model, PLAN.training, runs)
-    post, app = in_process(PLAN.federation()), Box()
-    ask = post.ask
+    transport, app = in_process(PLAN.federation()), Box()
+    ask = transport.ask
 
     def falls_silent(kind, parcels):
-        post.silent = set(silent) if kind == "evaluate" else set()
+        transport.silent = set(silent) if kind == "evaluate" else set()
         return ask(kind, parcels)
 
-    post.ask = falls_silent
-    monkeypatch.setattr(apps, "GridPost", lambda *_, **__: post)
+    transport.ask = falls_silent
+    monkeypatch.setattr(apps, "GridTransport", lambda *_, **__: transport)
     monkeypatch.setattr(apps, "ServerApp", lambda: app)
     apps.server_app()
     try:
@@ -735,7 +735,7 @@ def test_a_reply_of_another_node_is_refused():
     from flwr.app import Error, Message
     from flwr.supercore.task_identity import TaskIdentity
 
-    from pfl_lib.flower.apps import GridPost, to_records
+    from pfl_lib.flower.apps import GridTransport, to_records
 
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
@@ -761,15 +761,17 @@ def test_a_reply_of_another_node_is_refused():
             return here
 
     grid = Grid()
-    post = GridPost(grid, timeout=5, poll=0.01)
-    assert post.meet(1, seconds=5) == {0: {"client": 0}}
-    assert isinstance(post.ask("train", {0: Parcel()})[0], Parcel)
+    transport = GridTransport(grid, timeout=5, poll=0.01)
+    assert transport.connect(1, seconds=5) == {0: {"client": 0}}
+    assert isinstance(transport.ask("train", {0: Parcel()})[0], Parcel)
     grid.source = 8
-    assert post.ask("train", {0: Parcel()}) == {0: "its reply was refused: it came from node 8"}
+    assert transport.ask("train", {0: Parcel()}) == {
+        0: "its reply was refused: it came from node 8"
+    }
     grid.error = Error(5, "gone")  # made up by the SuperLink, in its own name
-    assert post.ask("train", {0: Parcel()}) == {0: "error 5: gone"}
+    assert transport.ask("train", {0: Parcel()}) == {0: "error 5: gone"}
     grid.error = None
-    assert GridPost(grid, timeout=1, poll=0.01).meet(1, seconds=0.1) == {}
+    assert GridTransport(grid, timeout=1, poll=0.01).connect(1, seconds=0.1) == {}
 
 
 @flower

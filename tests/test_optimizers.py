@@ -136,10 +136,10 @@ def test_only_what_differs_is_recorded(data, clients):
 def test_it_travels(data, clients):
     how = {"momentum": 0.9, "clip": 1.0, "lr": (0.08, 0.5, 1)}
     near = federation(data, clients, **how)
-    post = in_process(near)
+    transport = in_process(near)
     model = near.network.filled(near.initial()[0])
     far = RemoteFederation(
-        post, model, clients=3, batch_size=8, epochs=3, dtype=torch.float64, **how
+        transport, model, clients=3, batch_size=8, epochs=3, dtype=torch.float64, **how
     )
     here, there = (run(algorithm("fedavg"), f, 2, progress=False).state.x for f in (near, far))
     torch.testing.assert_close(here, there, rtol=0, atol=1e-12)

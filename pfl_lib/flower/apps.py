@@ -109,13 +109,13 @@ def _number(context):
         return int(context.node_config["partition-id"])
     except (KeyError, ValueError):
         raise ValueError(
-            "a SuperNode must be told which client it is: --node-config 'partition-id=0', "
+            "a SuperNode needs the number of its client: --node-config 'partition-id=0', "
             f"got {dict(context.node_config)!r}"
         ) from None
 
 
 # ------------------------------------------------------------------------------------- the server
-class GridPost:
+class GridTransport:
     """Carries parcels over a Flower ``Grid``: a simulation's, or a SuperLink's.
 
     Nodes have random names, so each is asked which client it is.  A node that does not answer is
@@ -125,7 +125,7 @@ class GridPost:
 
     def __init__(self, grid, timeout=60.0, poll=0.05, events=None):
         self.grid, self.timeout, self.poll, self.events = grid, timeout, poll, events
-        self.node_of, self.said, self.refused = {}, {}, {}
+        self.node_of, self.profiles, self.refused = {}, {}, {}
         self._hellos = {}  # message id: (node, when it is given up)
         self._known = set()
 
@@ -134,24 +134,24 @@ class GridPost:
         """The clients that answered when last asked."""
         return set(self.node_of)
 
-    def meet(self, clients, seconds):
-        """Wait for ``clients`` clients; what each said of itself."""
+    def connect(self, clients, seconds):
+        """Wait for ``clients`` clients; what each says about itself, by its number."""
         end = time.monotonic() + seconds
         while True:
-            self._greet()
-            self._listen(strict=True)
+            self._send_hellos()
+            self._read_hellos(strict=True)
             if set(range(clients)) <= self.present or time.monotonic() > end:
-                return {i: self.said[i] for i in sorted(self.node_of)}
+                return {i: self.profiles[i] for i in sorted(self.node_of)}
             time.sleep(self.poll)
 
-    def look(self):
-        """Hear who has come back.  Only for nodes never seen before is it worth to wait."""
-        new = self._greet()
+    def refresh(self):
+        """Update who is present.  Only nodes never seen before are worth waiting for."""
+        new = self._send_hellos()
         end = time.monotonic() + self.timeout
-        self._listen()
+        self._read_hellos()
         while new & {node for node, _ in self._hellos.values()} and time.monotonic() < end:
             time.sleep(self.poll)
-            self._listen()
+            self._read_hellos()
 
     def ask(self, kind, parcels):
         """{client: its reply, or why there is none}."""
@@ -184,40 +184,40 @@ class GridPost:
                 print(json.dumps({"time": round(time.time(), 3), **event}), file=file)
 
     def complaints(self):
-        """What nodes answered that could not say who they are."""
+        """The errors of nodes that could not be identified."""
         return " ".join(sorted(set(self.refused.values())))
 
-    def _reply(self, message, asked):
+    def _reply(self, message, expected_node):
         if message.has_error():
             return f"error {message.error.code}: {message.error.reason}"
-        if message.metadata.src_node_id != asked:
+        if message.metadata.src_node_id != expected_node:
             return f"its reply was refused: it came from node {message.metadata.src_node_id}"
         try:
             return from_records(message.content)
         except ValueError as error:
             return f"its reply was refused: {error}"
 
-    def _greet(self):
-        """Say hello to every node that is nobody yet; returns those never seen before."""
+    def _send_hellos(self):
+        """Say hello to every node whose client is unknown; returns those never seen before."""
         now, online = time.monotonic(), set(self.grid.get_node_ids())
         self.node_of = {i: node for i, node in self.node_of.items() if node in online}
         self._hellos = {q: (n, end) for q, (n, end) in self._hellos.items() if end > now}
-        asked = {node for node, _ in self._hellos.values()}
-        strangers = sorted(online - set(self.node_of.values()) - asked)
+        waiting = {node for node, _ in self._hellos.values()}
+        unknown = sorted(online - set(self.node_of.values()) - waiting)
         questions = [
             Message(to_records(Parcel()), node, TYPES["hello"], ttl=self.timeout)
-            for node in strangers
+            for node in unknown
         ]
         if questions:
             self.grid.push_messages(questions)
-        for node, question in zip(strangers, questions):
+        for node, question in zip(unknown, questions):
             self._hellos[question.metadata.message_id] = (node, now + self.timeout)
-        new = set(strangers) - self._known
+        new = set(unknown) - self._known
         self._known |= new
         return new
 
-    def _listen(self, strict=False):
-        """Hear who answered a hello."""
+    def _read_hellos(self, strict=False):
+        """Note which nodes answered a hello, and which clients they are."""
         if not self._hellos:
             return
         for m in self.grid.pull_messages(list(self._hellos)):
@@ -235,7 +235,7 @@ class GridPost:
                     f"two nodes say that they are client {number}: each needs a partition-id of "
                     "its own"
                 )
-            if self.said.setdefault(number, reply.words) != reply.words:
+            if self.profiles.setdefault(number, reply.words) != reply.words:
                 self.refused[node] = f"client {number} came back as another one"
                 continue
             self.node_of[number] = node
@@ -268,18 +268,18 @@ def server_app():
 
 
 def _run_plan(grid, plan, out, record):
-    post = GridPost(grid, plan.timeout, plan.poll, events=out / "events.jsonl")
+    transport = GridTransport(grid, plan.timeout, plan.poll, events=out / "events.jsonl")
     began = time.monotonic()
     _, dealt = plan.parts()
-    fed = RemoteFederation(post, plan.model, clients=dealt.m, wait=plan.wait, **plan.training)
+    fed = RemoteFederation(transport, plan.model, clients=dealt.m, wait=plan.wait, **plan.training)
     record |= {"meeting": round(time.monotonic() - began, 3), "runs": []}
     for number, one in enumerate(plan.runs):
         before, began = len(fed.traffic), time.monotonic()
         method, rounds = plan.method(one), one["rounds"]
         broken = "drop" if method.partial else "stop"  # some cannot go on without a client
         name = f"{number}-{one['algorithm']}"
-        how = {"evaluate_every": rounds, "broken": broken, "progress": False}
-        history = run(method, fed, rounds, checkpoint=out / name, **how)
+        options = {"evaluate_every": rounds, "broken": broken, "progress": False}
+        history = run(method, fed, rounds, checkpoint=out / name, **options)
         name += ".safetensors"
         save_file({n: t.contiguous().clone() for n, t in history.state.items()}, out / name)
         record["runs"].append(

@@ -80,8 +80,8 @@ class OneClient(LocalFederation):
         return pack_rows(parcel, here.at(k).perform(work, torch.tensor([self.number])))
 
     def _evaluate(self, parcel):
-        how = {"most": self.d, "shape": (self.d,), "dtype": self.dtype}
-        w = decode("w", parcel.arrays.get("w", b""), **how).to(self.device)
+        expected = {"most": self.d, "shape": (self.d,), "dtype": self.dtype}
+        w = decode("w", parcel.arrays.get("w", b""), **expected).to(self.device)
         split = parcel.words.get("split", "test")
         accuracy, loss = self.evaluate(w[None], torch.tensor([self.number]), split)
         return Parcel({"accuracy": encode(accuracy[0]), "loss": encode(loss[0])})

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import torch
 
-from pfl_lib import _check, models
+from pfl_lib import _check, _deprecated, models
 from pfl_lib.data.dataset import SampleForm
 from pfl_lib.faults import BrokenClients
 from pfl_lib.federation import check_models, check_work, checked_clients
@@ -41,7 +41,7 @@ class ClientsLost(BrokenClients):
 
 
 class RemoteFederation(ModelFederation):
-    """``clients`` clients behind ``post``, which carries parcels to them and back.
+    """``clients`` clients behind ``transport``, which carries parcels to them and back.
 
     ``training`` is what ``pfl_lib.Federation`` takes (``lr``, ``optimizer``, …) and must be the
     same for server and clients.  The server holds no sample: what it must know of the data (their
@@ -57,45 +57,50 @@ class RemoteFederation(ModelFederation):
     >>> import pfl_lib
     >>> near = pfl_lib.example("logistic_regression")
     >>> far = RemoteFederation(in_process(near), "logistic_regression", clients=8, lr=0.1)
-    >>> how = {"rounds": 1, "progress": False}
-    >>> here = pfl_lib.run(pfl_lib.algorithm("fedavg"), near, **how)
-    >>> there = pfl_lib.run(pfl_lib.algorithm("fedavg"), far, **how)
+    >>> options = {"rounds": 1, "progress": False}
+    >>> here = pfl_lib.run(pfl_lib.algorithm("fedavg"), near, **options)
+    >>> there = pfl_lib.run(pfl_lib.algorithm("fedavg"), far, **options)
     >>> torch.allclose(here.state.x, there.state.x, atol=1e-6)
     True
     >>> far.traffic[0]["down"]  # bytes: eight models of 650 numbers, and what .npy adds
     21824
     """
 
-    def __init__(self, post, model="mlp", *, clients, wait=60.0, **training):
+    def __init__(self, transport, model="mlp", *, clients, wait=60.0, **training):
         clients = _check.whole("clients", clients)
         if training.get("dtype") is torch.bfloat16:
             raise ValueError(
                 "dtype must be torch.float32 or torch.float64, got torch.bfloat16, which the "
                 "plain arrays that travel do not know"
             )
-        self.post, self.traffic, self._kept, self._part = post, [], {}, None
-        said = post.meet(clients, wait)
-        missing = sorted(set(range(clients)) - set(said))
+        self.transport, self.traffic, self._kept, self._part = transport, [], {}, None
+        profiles = transport.connect(clients, wait)
+        missing = sorted(set(range(clients)) - set(profiles))
         if missing:
             raise ConnectionError(
-                f"{len(said)} of {clients} clients said hello within {wait:g} s; "
-                f"missing: {', '.join(map(str, missing))}. {post.complaints()}".rstrip()
+                f"{len(profiles)} of {clients} clients said hello within {wait:g} s; "
+                f"missing: {', '.join(map(str, missing))}. {transport.complaints()}".rstrip()
             )
-        counts = [_sample_count(said[i], i) for i in range(clients)]
+        counts = [_sample_count(profiles[i], i) for i in range(clients)]
         own = {name: value for name, value in training.items() if name not in FOR_CLIENTS}
-        super().__init__(model, _form(said), counts, device="cpu", **own)
-        for client, words in said.items():
+        super().__init__(model, _form(profiles), counts, device="cpu", **own)
+        for client, words in profiles.items():
             if words.get("agreement") != agreement(self):
                 raise ValueError(
                     f"client {client} has another model or other training settings than the "
                     "server; both must be given the same"
                 )
 
+    @property
+    def post(self):
+        _deprecated.warn("RemoteFederation.post", "RemoteFederation.transport")
+        return self.transport
+
     def at(self, k):
         """This federation in round ``k``; clients that have come back are part of it again."""
         here = super().at(k)
         here._kept = {}
-        self.post.look()
+        self.transport.refresh()
         return here
 
     def perform(self, work, who):
@@ -125,7 +130,7 @@ class RemoteFederation(ModelFederation):
         check_models(self, w, clients, split)
         result = {"accuracy": torch.full((len(clients),), torch.nan, dtype=self.dtype)}
         result["loss"] = result["accuracy"].clone()
-        here = [i for i in clients if i in self.post.present]
+        here = [i for i in clients if i in self.transport.present]
         row_of = {i: row for row, i in enumerate(clients)}
         words = {"split": split}
         ask = {i: Parcel({"w": encode(w[row_of[i]])}, words) for i in here}
@@ -155,7 +160,7 @@ class RemoteFederation(ModelFederation):
     # ---- inside -----------------------------------------------------------------------------
 
     def _must_be_there(self, clients):
-        absent = [i for i in clients if i not in self.post.present]
+        absent = [i for i in clients if i not in self.transport.present]
         if absent:
             raise ClientsLost(dict.fromkeys(absent, "not connected"))
 
@@ -172,9 +177,9 @@ class RemoteFederation(ModelFederation):
             "clients": sorted(parcels),
             "down": sum(p.size for p in parcels.values()),
         }
-        self.post.note({"asked": kind, **entry})
+        self.transport.note({"asked": kind, **entry})
         began = time.monotonic()
-        replies = self.post.ask(kind, parcels)
+        replies = self.transport.ask(kind, parcels)
         came = {i: r for i, r in replies.items() if isinstance(r, Parcel)}
         lost = {i: r for i, r in replies.items() if i not in came}
         answers = {}
@@ -189,7 +194,7 @@ class RemoteFederation(ModelFederation):
         entry["lost"] = {str(i): why for i, why in lost.items()}
         entry["seconds"] = round(time.monotonic() - began, 3)
         self.traffic.append(entry)
-        self.post.note({"answered": kind, **entry})
+        self.transport.note({"answered": kind, **entry})
         return answers, lost
 
 
@@ -204,29 +209,30 @@ def _sample_count(words, client):
     return count
 
 
-def _form(said):
+def _form(profiles):
     """The form of the clients' samples: all a model needs to be built."""
-    first = said[min(said)]
+    first = profiles[min(profiles)]
     names = ("kind", "shape", "classes", "vocabulary")
-    for client, words in said.items():
+    for client, words in profiles.items():
         for name in names:
             if words.get(name) != first.get(name) or name not in words:
                 raise ValueError(
                     f"clients must have data of one form, but client {client} says "
-                    f"{name} = {words.get(name)!r} and client {min(said)} {first.get(name)!r}"
+                    f"{name} = {words.get(name)!r} and client {min(profiles)} {first.get(name)!r}"
                 )
     classes = tuple(range(first["classes"]))
     return SampleForm("remote", first["kind"], tuple(first["shape"]), classes, first["vocabulary"])
 
 
 class InProcess:
-    """A post that carries parcels to ``OneClient``s in this process: nothing but the wire is left
-    out.  ``silent`` clients do not answer.
+    """A transport to ``OneClient``s in this process: only the wire is left out.
+
+    ``silent`` clients do not answer.
 
     >>> import pfl_lib
-    >>> post = in_process(pfl_lib.example())
-    >>> post.silent = {3}
-    >>> sorted(post.meet(clients=8, seconds=1))
+    >>> transport = in_process(pfl_lib.example())
+    >>> transport.silent = {3}
+    >>> sorted(transport.connect(clients=8, seconds=1))
     [0, 1, 2, 4, 5, 6, 7]
     """
 
@@ -234,12 +240,13 @@ class InProcess:
         self.clients = {client.number: client for client in clients}
         self.silent, self.present, self.notes = set(), set(), []
 
-    def meet(self, clients, seconds):
-        self.look()
+    def connect(self, clients, seconds):
+        """What each client that is present says about itself, by its number."""
+        self.refresh()
         return {i: self.clients[i].answer("hello", Parcel()).words for i in sorted(self.present)}
 
-    def look(self):
-        """Whoever speaks is there."""
+    def refresh(self):
+        """Update which clients are present."""
         self.present = set(self.clients) - self.silent
 
     def ask(self, kind, parcels):
@@ -261,20 +268,20 @@ class InProcess:
 
 
 def in_process(fed):
-    """The clients of an ordinary federation, each on its own side of an ``InProcess`` post.
+    """The clients of an ordinary federation, each on its own side of an ``InProcess`` transport.
 
     >>> import pfl_lib
     >>> in_process(pfl_lib.example()).clients[3].hello()["samples"]
     203
     """
-    own, how, model = fed.partition, asdict(fed.settings), _model(fed)
-    how |= {"lr": fed.lr, "init_seed": fed.init_seed, "dtype": fed.dtype, "engine": fed.engine}
-    how |= {"loss": fed.loss, "metric": fed.metric}
+    partition, training, model = fed.partition, asdict(fed.settings), _model(fed)
+    training |= {"lr": fed.lr, "init_seed": fed.init_seed, "dtype": fed.dtype, "engine": fed.engine}
+    training |= {"loss": fed.loss, "metric": fed.metric}
     clients = []
     for i in range(fed.m):
-        labels = None if own.labels is None else own.labels[i]
-        samples = (fed.data, own.train[i], own.test[i], labels)
-        clients.append(OneClient(i, fed.m, *samples, model, **how))
+        labels = None if partition.labels is None else partition.labels[i]
+        samples = (fed.data, partition.train[i], partition.test[i], labels)
+        clients.append(OneClient(i, fed.m, *samples, model, **training))
     return InProcess(clients)
 
 

@@ -130,10 +130,10 @@ class LocalNetwork:
         if self.simulation:
             resources = "client-resources-num-cpus=1 init-args-num-cpus=2"
             command += ["--federation-config", f"num-supernodes={self.clients} {resources}"]
-        told = json.loads(self.flwr(*command))
-        if "run-id" not in told:
-            raise RuntimeError(f"flwr run: {told}")
-        return str(told["run-id"])
+        reply = json.loads(self.flwr(*command))
+        if "run-id" not in reply:
+            raise RuntimeError(f"flwr run: {reply}")
+        return str(reply["run-id"])
 
     def wait(self, run_id, out, seconds=600.0):
         """Wait for the end of a run; what the server wrote."""
@@ -149,8 +149,8 @@ class LocalNetwork:
 
     def bytes_of(self, run_id):
         """What went into and out of the SuperLink for this run, as the SuperLink counts it."""
-        told = json.loads(self.flwr("list", NAME, "--run-id", run_id, "--format", "json"))
-        traffic = told["runs"][0]["network-traffic"]
+        reply = json.loads(self.flwr("list", NAME, "--run-id", run_id, "--format", "json"))
+        traffic = reply["runs"][0]["network-traffic"]
         return {"in": traffic["inbound-bytes"], "out": traffic["outbound-bytes"]}
 
     def processor_seconds(self):

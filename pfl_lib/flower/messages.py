@@ -141,7 +141,7 @@ def unpack_work(parcel, d, dtype, most, samples):
     ):
         raise ValueError(f"part must hold positions of the client's {samples} samples")
     parts: dict[str, dict] = {"rows": {}, "shared": {}, "number": {}}
-    how: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in given.items():
         part, _, rest = name.partition(".")
         if part == "same":
@@ -153,7 +153,7 @@ def unpack_work(parcel, d, dtype, most, samples):
                 raise ValueError(f"{name} must be a number, got {value!r}")
             parts["number"][rest] = value
         elif name in _WORDS:
-            how[name] = tuple(value) if isinstance(value, (list, tuple)) else value
+            fields[name] = tuple(value) if isinstance(value, (list, tuple)) else value
         else:
             raise ValueError(f"a work has no {name!r}; it has {', '.join(_WORDS)}")
     for name, tensor in tensors.items():
@@ -166,7 +166,7 @@ def unpack_work(parcel, d, dtype, most, samples):
         raise ValueError(
             f"the model must be {d} numbers of {dtype}, got {tuple(w.shape[1:])} of {w.dtype}"
         )
-    work = Work(parts["rows"], shared=parts["shared"], numbers=parts["number"], **how)
+    work = Work(parts["rows"], shared=parts["shared"], numbers=parts["number"], **fields)
     return work, k, picked
 
 

@@ -121,16 +121,16 @@ def forget_half_messages(loop):
     """
     pull = loop._pull_and_store_message
 
-    def whole_or_nothing(state, object_store, **how):
+    def pull_whole(state, object_store, **options):
         before = set(state.msg_store)
-        run_id = pull(state=state, object_store=object_store, **how)
+        run_id = pull(state=state, object_store=object_store, **options)
         if run_id is None:
             for number in set(state.msg_store) - before:
                 state.delete_messages(message_ids=[number])
                 object_store.delete(number)  # whoever waits for it is told that it is not there
         return run_id
 
-    loop._pull_and_store_message = whole_or_nothing
+    loop._pull_and_store_message = pull_whole
 
 
 def _objects(tree):

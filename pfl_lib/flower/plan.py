@@ -57,8 +57,8 @@ class Plan:
 
     def parts(self):
         """The data set and who holds which of its samples."""
-        loaded, how = data.load(self.data), dict(self.partition)
-        return loaded, getattr(partition, how.pop("name"))(loaded, **how)
+        loaded, arguments = data.load(self.data), dict(self.partition)
+        return loaded, getattr(partition, arguments.pop("name"))(loaded, **arguments)
 
     def federation(self):
         """The same clients in one process: what a network run must agree with."""

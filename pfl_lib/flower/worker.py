@@ -67,7 +67,7 @@ def stay_alive():
 
 def main(address, secret_file, root_certificates):
     certificates = Path(root_certificates).read_bytes() if root_certificates else None
-    how = {"insecure": certificates is None}
+    connection = {"insecure": certificates is None}
     die_with(os.getppid())
     stay_alive()
     shorten_waits()
@@ -82,13 +82,13 @@ def main(address, secret_file, root_certificates):
             ),
         ],
         retry_invoker=make_simple_http_retry_invoker(),
-        **how,
+        **connection,
     )
     waits, question = Waits(), AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
     while True:
         answer = client.AcquireTask(question)
         if answer.HasField("task") and answer.token:
-            flower.run_clientapp(address, answer.token, certificates=certificates, **how)
+            flower.run_clientapp(address, answer.token, certificates=certificates, **connection)
             waits.busy()
         else:
             waits.sleep(3)

@@ -223,8 +223,8 @@ class LocalFederation(ModelFederation):
         if self._engine() == "loop":
             return evaluation.evaluate_loop(self.network, w, samples, clients, self.metric)
         chunk, workers = self._chunk(len(clients))
-        how = (self.metric, chunk, workers)
-        return evaluation.evaluate(self.network, w, samples, clients, *how)
+        options = (self.metric, chunk, workers)
+        return evaluation.evaluate(self.network, w, samples, clients, *options)
 
     # ---- words ----------------------------------------------------------------------------------
 

@@ -173,8 +173,8 @@ class LGA(LateAverage):
         """The models of ``here``, predicted for the round whose global model is ``w_now``."""
         w_pull, w_local = state.pull[here], state.w[here]
         w_now, lr, steps = w_now.expand_as(w_local), fed.settings.lr, self.steps(fed, here)
-        how = self.base, self.rule, lr, steps, self.parts(fed), self.leap_scale
-        return leap(w_pull, w_next, w_now, w_local, *how)
+        rest = self.base, self.rule, lr, steps, self.parts(fed), self.leap_scale
+        return leap(w_pull, w_next, w_now, w_local, *rest)
 
     def steps(self, fed, here):
         """E: how many SGD steps each of the clients ``here`` made, as a column."""
