@@ -63,18 +63,18 @@ TRIED = [
 ]
 
 
-def measured(ways, asked):
+def measured(ways, args):
     """Median seconds of each way, and median ratio of the first way to it, turn by turn.
 
     One warm-up, then the ways take turns, within a time limit.
     """
     seconds = {name: [] for name in ways}
-    end = time.monotonic() + asked.limit
-    for repeat in range(asked.repeats + 1):
+    end = time.monotonic() + args.limit
+    for repeat in range(args.repeats + 1):
         if repeat > 1 and time.monotonic() > end:
             break
         for name, way in ways.items():
-            took = way()[1 if asked.one_core else 0]
+            took = way()[1 if args.one_core else 0]
             if repeat:
                 seconds[name].append(took)
     for way in ways.values():
@@ -87,11 +87,11 @@ def measured(ways, asked):
     )
 
 
-def training(workload, asked):
+def training(workload, args):
     """One row of the table: every way on one workload."""
     workload, known = workload[:5], workload[5] if len(workload) > 5 else 0
     model, clients, samples, batch_size, optimizer = workload
-    fed = federation(*workload, asked.device)
+    fed = federation(*workload, args.device)
     start = fed.initial()
     for _ in tqdm(range(known), desc="training until they know their data", disable=not known):
         start = pfl_lib.train(fed, start, fed.everyone)
@@ -99,21 +99,21 @@ def training(workload, asked):
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "start.safetensors")
         save_file({"w": start}, file)
-        return compared((*workload, asked.device, file), fed, start, asked) | {
+        return compared((*workload, args.device, file), fed, start, args) | {
             "workload": words + (f", after {known} epochs" if known else "")
         }
 
 
-def compared(workload, fed, start, asked):
+def compared(workload, fed, start, args):
     """The ways take turns."""
     ways = {"usual way": Process("usual", workload)}
     few = workload[0].startswith("resnet")  # seconds for each call
     for engine in ("threads",) if few else ("loop", "stacked", "threads"):
         if engine != "threads" or fed.device.type == "cpu":
-            ways[engine] = ours(workload, start, asked, engine=engine)
+            ways[engine] = ours(workload, start, args, engine=engine)
     if fed.network.convolutional and "faster" in bf16_trial():
-        ways["bf16"] = ours(workload, start, asked, precision="bf16")
-    seconds, ratio = measured(ways, asked)
+        ways["bf16"] = ours(workload, start, args, precision="bf16")
+    seconds, ratio = measured(ways, args)
     clients, samples = workload[1:3]
     return {
         "chosen": fed.plan().split("'")[1],
@@ -121,25 +121,25 @@ def compared(workload, fed, start, asked):
         "samples per second": {n: round(clients * samples / s) for n, s in seconds.items()},
         "ratio": ratio,
         "slower when busy": {
-            "usual way": slower_when_busy(Process("usual", workload), asked),
-            "library": slower_when_busy(ours(workload, start, asked), asked),
+            "usual way": slower_when_busy(Process("usual", workload), args),
+            "library": slower_when_busy(ours(workload, start, args), args),
         },
     }
 
 
-def ours(workload, start, asked, **how):
+def ours(workload, start, args, **options):
     """The library on one workload."""
-    fed = federation(*workload, **how)
-    return Timed(partial(pfl_lib.train, fed, start, fed.everyone), asked.device)
+    fed = federation(*workload, **options)
+    return Timed(partial(pfl_lib.train, fed, start, fed.everyone), args.device)
 
 
-def slower_when_busy(way, asked):
+def slower_when_busy(way, args):
     """How many times as long it takes beside a program that keeps one core for itself; turns with
     and without it alternate."""
     ratios = []
     way()
-    end = time.monotonic() + asked.limit / 2
-    while len(ratios) < asked.repeats and (len(ratios) < 2 or time.monotonic() < end):
+    end = time.monotonic() + args.limit / 2
+    while len(ratios) < args.repeats and (len(ratios) < 2 or time.monotonic() < end):
         quiet = way()[0]
         other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
         try:
@@ -175,17 +175,17 @@ def arithmetic(device):
     return rates
 
 
-def server_step(m, asked):
-    d = federation("fedala_cnn", m, 10, 10, "sgd", asked.device).d  # and memory is kept, as ever
+def server_step(m, args):
+    d = federation("fedala_cnn", m, 10, 10, "sgd", args.device).d  # and memory is kept, as ever
     attention = pfl_lib.attention.negative_exponential(sigma=SIGMA)
     step = lambda w: mix(attention_weights(w, attention, SELF_WEIGHT), w)  # noqa: E731
-    few = Pairwise(10, d, asked.device)
+    few = Pairwise(10, d, args.device)
     difference = (few() - step(few.w)).abs().max().item()
     ways = {
-        "usual way": Process("pairwise", (m, d, asked.device)),
-        "library": Timed(partial(step, stack(m, d, asked.device)), asked.device),
+        "usual way": Process("pairwise", (m, d, args.device)),
+        "library": Timed(partial(step, stack(m, d, args.device)), args.device),
     }
-    seconds, ratio = measured(ways, asked)
+    seconds, ratio = measured(ways, args)
     return {
         "workload": f"FedAMP's server step, {m} clients, {d:,} parameters",
         "chosen": "library",
@@ -195,15 +195,15 @@ def server_step(m, asked):
     }
 
 
-def tried(model, words, changes, asked):
+def tried(model, words, changes, args):
     """The library with a change, against the library as it chooses."""
-    workload = (*next(w for w in WORKLOADS if w[0] == model), asked.device)
+    workload = (*next(w for w in WORKLOADS if w[0] == model), args.device)
     ways = {
         "chosen": Process("tried", ({}, *workload)),
         words: Process("tried", (changes, *workload)),
     }
     try:
-        _, ratio = measured(ways, asked)
+        _, ratio = measured(ways, args)
     except RuntimeError as error:  # an instruction that this processor claims and does not have
         return {"model": model, "change": words, "ratio": None, "why": str(error)}
     return {"model": model, "change": words, "ratio": ratio[words]}
@@ -212,10 +212,10 @@ def tried(model, words, changes, asked):
 class Done:
     """What an interrupted run has measured, in a file beside its results, to go on from there."""
 
-    def __init__(self, asked):
-        self.asked = asked
-        self.path = Path(f"{asked.save}.part") if asked.save else None
-        asked_for = str(sorted(vars(asked).items()))
+    def __init__(self, args):
+        self.asked = args
+        self.path = Path(f"{args.save}.part") if args.save else None
+        asked_for = str(sorted(vars(args).items()))
         # of another machine, version or question nothing is taken over
         same = [processor(), torch.__version__, pfl_lib.__version__, asked_for]
         self.held = {"same": same, "load": round(os.getloadavg()[0], 2), "rows": {}}
@@ -247,33 +247,33 @@ def main():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--one-core", action="store_true", help="processor time of one core")
     parser.add_argument("--save", default="results/benchmarks/engine.json")
-    asked = parser.parse_args()
-    if asked.one_core:
+    args = parser.parse_args()
+    if args.one_core:
         torch.set_num_threads(1)
-    done = Done(asked)
+    done = Done(args)
     jobs = [(" ".join(map(str, w)), partial(training, w)) for w in WORKLOADS]
     jobs.append(("server step", partial(server_step, 100)))
-    jobs = [(name, job) for name, job in jobs if asked.only in name]
+    jobs = [(name, job) for name, job in jobs if args.only in name]
     rows = [done.or_now(name, job) for name, job in tqdm(jobs, desc="workloads")]
     others = [(" ".join(t[:2]), partial(tried, *t)) for t in TRIED]
-    others = [(name, job) for name, job in others if asked.only in name]
+    others = [(name, job) for name, job in others if args.only in name]
     others = [done.or_now(name, job) for name, job in tqdm(others, desc="what else was tried")]
     record = {
         "machine": f"{processor()}, {os.cpu_count()} cores",
-        "arithmetic, GFLOP/s": arithmetic(asked.device),
+        "arithmetic, GFLOP/s": arithmetic(args.device),
         "load before": done.load,
         "load after": round(os.getloadavg()[0], 2),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "library": pfl_lib.__version__,
-        "device": asked.device,
-        "clock": "processor time of one core" if asked.one_core else "seconds, all cores",
-        "repeats": asked.repeats,
+        "device": args.device,
+        "clock": "processor time of one core" if args.one_core else "seconds, all cores",
+        "repeats": args.repeats,
         "rows": rows,
         "tried": others,
     }
-    if asked.save:
-        path = Path(asked.save)
+    if args.save:
+        path = Path(args.save)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
         print(f"written to {path}")

@@ -31,7 +31,7 @@ SIGMA, SELF_WEIGHT = 100.0, 0.2  # of the server step
 TURN = 0.5  # seconds that a turn lasts at least: one call of a fast way would measure the clock
 
 
-def federation(model, clients, samples, batch_size, optimizer, device="cpu", start=None, **how):
+def federation(model, clients, samples, batch_size, optimizer, device="cpu", start=None, **options):
     """Clients with ``samples`` training samples each, drawn from the whole training part."""
     data = pfl_lib.data.load("watch" if model == "cnn1d" else "mnist5k")
     if model == "resnet18, BatchNorm":
@@ -42,7 +42,7 @@ def federation(model, clients, samples, batch_size, optimizer, device="cpu", sta
     parts = pfl_lib.partition.Partition("drawn", tuple(train), (test,) * clients)
     return pfl_lib.Federation(
         data, parts, model, lr=0.01, optimizer=optimizer, batch_size=batch_size, device=device,
-        **how,
+        **options,
     )  # fmt: skip
 
 

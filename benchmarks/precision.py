@@ -36,14 +36,14 @@ SETTINGS = {  # clients, and the local training of each
 def pair(setting, name, seed, rounds):
     """Mean accuracy of the last round in float32 and in bfloat16."""
     data = pfl_lib.data.load("mnist5k")
-    clients, how = SETTINGS[setting]
-    how = {"lr": 0.05, "batch_size": 10, **how}
-    full = pfl_lib.Federation(data, clients(data, seed), "fedala_cnn", seed=seed, **how)
+    clients, training = SETTINGS[setting]
+    training = {"lr": 0.05, "batch_size": 10, **training}
+    full = pfl_lib.Federation(data, clients(data, seed), "fedala_cnn", seed=seed, **training)
     found = []
     for fed in (full, full.replace(precision="bf16")):
         method = pfl_lib.algorithm(name, **METHODS[name])
-        how = {"rounds": rounds, "evaluate_every": rounds, "progress": False}
-        found.append(pfl_lib.run(method, fed, **how).last)
+        options = {"rounds": rounds, "evaluate_every": rounds, "progress": False}
+        found.append(pfl_lib.run(method, fed, **options).last)
     return found
 
 
@@ -52,12 +52,12 @@ def main():
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--save", default="results/benchmarks/precision.json")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     found = bf16_trial()
     if "why not" in found:
         print(f"not measured: {found['why not']}")
         return
-    path = Path(asked.save)
+    path = Path(args.save)
     record = {
         "about": "fedala_cnn on mnist5k, the last of the rounds, the same batches in each pair",
         "command": "python benchmarks/precision.py",
@@ -65,8 +65,8 @@ def main():
         "torch": torch.__version__,
         "python": platform.python_version(),
         "library": pfl_lib.__version__,
-        "rounds": asked.rounds,
-        "seeds": asked.seeds,
+        "rounds": args.rounds,
+        "seeds": args.seeds,
         "rows": [],
     }
     if path.exists():  # goes on where it was stopped
@@ -79,7 +79,7 @@ def main():
         label = pfl_lib.algorithm(name, **METHODS[name]).label
         if (setting, label) in done:
             continue
-        pairs = [pair(setting, name, seed, asked.rounds) for seed in range(asked.seeds)]
+        pairs = [pair(setting, name, seed, args.rounds) for seed in range(args.seeds)]
         full, low = zip(*pairs)
         by_seed = [b - a for a, b in pairs]
         record["rows"].append(

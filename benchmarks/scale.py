@@ -56,11 +56,11 @@ class Watch:
 
     def __enter__(self):
         self.before = self.peak = own_memory()
-        self.going, self.thread = True, threading.Thread(target=self.look, daemon=True)
+        self.going, self.thread = True, threading.Thread(target=self.sample, daemon=True)
         self.thread.start()
         return self
 
-    def look(self):
+    def sample(self):
         while self.going:
             self.peak = max(self.peak, own_memory())
             time.sleep(0.002)
@@ -159,18 +159,18 @@ def main():
     parser.add_argument("--only", default="", help="points whose words hold this text")
     parser.add_argument("--point", help="measure this one, here")
     parser.add_argument("--save", default="")
-    asked = parser.parse_args()
-    if asked.point:
-        print(json.dumps(measured(json.loads(asked.point))))
+    args = parser.parse_args()
+    if args.point:
+        print(json.dumps(measured(json.loads(args.point))))
         return
     rows = []
-    for point in points(asked.quick):
-        if asked.only in json.dumps(point):
+    for point in points(args.quick):
+        if args.only in json.dumps(point):
             rows.append(in_a_child(point))
             print(json.dumps(rows[-1]), flush=True)
     record = {
         "machine": f"{processor()}, {os.cpu_count()} cores",
-        "command": "make scale" if not asked.quick else "scale.py --quick",
+        "command": "make scale" if not args.quick else "scale.py --quick",
         "date": time.strftime("%Y-%m-%d"),
         "torch": torch.__version__,
         "python": platform.python_version(),
@@ -179,8 +179,8 @@ def main():
         "samples per client": SAMPLES,
         "rows": rows,
     }
-    if asked.save:
-        path = Path(asked.save)
+    if args.save:
+        path = Path(args.save)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
         print(f"written to {path}")

@@ -53,8 +53,8 @@ def candidates():
 def starts(path):
     """Does it start at all?  One that lacks a system library does not."""
     try:
-        asked = [path, "--version"]
-        done = subprocess.run(asked, capture_output=True, timeout=20, check=False)
+        command = [path, "--version"]
+        done = subprocess.run(command, capture_output=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return done.returncode == 0
@@ -92,17 +92,17 @@ def download():
         )
     except OSError:
         return
-    heard = queue.Queue()
+    output = queue.Queue()
 
     def listen():
         for line in process.stdout:
             if b"retry" not in line.lower() and b"error" not in line.lower():
-                heard.put(line)
-        heard.put(None)
+                output.put(line)
+        output.put(None)
 
     threading.Thread(target=listen, daemon=True).start()
     with contextlib.suppress(queue.Empty):
-        while heard.get(timeout=QUIET) is not None:
+        while output.get(timeout=QUIET) is not None:
             pass
     with contextlib.suppress(OSError):
         os.killpg(process.pid, 15)

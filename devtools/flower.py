@@ -49,7 +49,7 @@ RUNS = (
 )
 
 
-def plan(runs, clients=CLIENTS, **how):
+def plan(runs, clients=CLIENTS, **options):
     """Clients in two hidden groups, 60 digits each."""
     first = (clients + 1) // 2
     return Plan(
@@ -64,7 +64,7 @@ def plan(runs, clients=CLIENTS, **how):
         "mlp",
         {"lr": 0.05, "batch_size": 20, "epochs": 2, "engine": "loop"},
         runs,
-        **how,
+        **options,
     )
 
 
@@ -80,25 +80,25 @@ def largest_difference(ours, theirs):
     return max((ours[n].double() - theirs[n].double()).abs().max().item() for n in ours)
 
 
-def measure(the_plan, clients=CLIENTS, **how):
+def measure(the_plan, clients=CLIENTS, **options):
     """The plan's methods, by Flower and by ``run``."""
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as out, LocalNetwork(clients, **how) as network:
+    with tempfile.TemporaryDirectory() as out, LocalNetwork(clients, **options) as network:
         number = network.submit(the_plan, out)
         wait_for(out, lambda e: e.get("asked") == "train")
         before = network.processor_seconds()
         record = network.wait(number, out, seconds=3000)
         used = network.processor_seconds() - before
-        told = None if how.get("simulation") else network.bytes_of(number)
-        asked = sum(len(one["traffic"]) for one in record["runs"])  # tests are exchanges too
+        superlink_bytes = None if options.get("simulation") else network.bytes_of(number)
+        exchanges = sum(len(one["traffic"]) for one in record["runs"])  # tests are exchanges too
         states = [load_file(Path(out) / one["state"]) for one in record["runs"]]
     fed, rows = the_plan.federation(), []
     for one, state in zip(record["runs"], states, strict=True):
         rows.append(row(the_plan, fed, one, state))
     return {
         "rows": rows,
-        "superlink bytes": told,
-        "processor seconds an exchange": round(used / asked, 3),
+        "superlink bytes": superlink_bytes,
+        "processor seconds an exchange": round(used / exchanges, 3),
         "meeting": record["meeting"],
         "seconds": round(time.monotonic() - began, 1),
         "ended by force": len(network.forced),
@@ -303,8 +303,8 @@ def stranger():
             make_node_key(Path(keys), 0)  # another key for node 0: now it is a stranger
             network.start_node(0)
             code = network.processes["node0"].wait(200)
-            said = [line for line in network.log("node0").splitlines() if "code" in line.lower()]
-    return {"exit code": code, "said": [line.strip() for line in said], **machine()}
+            lines = [line for line in network.log("node0").splitlines() if "code" in line.lower()]
+    return {"exit code": code, "said": [line.strip() for line in lines], **machine()}
 
 
 # ---------------------------------------------------------------------------- secure aggregation
@@ -366,8 +366,8 @@ class Apart(LocalNetwork):
 
     address = CENTRE
 
-    def __init__(self, machines, **how):
-        super().__init__(FIVE, **how)
+    def __init__(self, machines, **options):
+        super().__init__(FIVE, **options)
         self.machines = machines
 
     def _spawn(self, name, command):
@@ -445,7 +445,7 @@ def counts(network):
     return {n: sum(getattr(m.cable, n) for m in network.machines) for n in names}
 
 
-def asked_in(round_):
+def is_training(round_):
     return lambda e: e.get("asked") == "train" and e["round"] == round_
 
 
@@ -460,7 +460,7 @@ def bad_line(network, the_plan, out):
 
 def short_cut(network, the_plan, out):
     """One cable carries nothing for eight seconds, in the middle of a round."""
-    wait_for(out, asked_in(1))
+    wait_for(out, is_training(1))
     network.machines[1].cable.set(loss=1.0)
     time.sleep(8)
     network.machines[1].cable.set()
@@ -468,7 +468,7 @@ def short_cut(network, the_plan, out):
 
 def cut(network, the_plan, out):
     """One cable is pulled in the middle of a round, and put back when its client was missed."""
-    wait_for(out, asked_in(1))
+    wait_for(out, is_training(1))
     network.machines[1].pull_the_plug()
     try:
         wait_for(out, lambda e: e.get("answered") == "train" and "1" in e["lost"])
@@ -478,7 +478,7 @@ def cut(network, the_plan, out):
 
 def slow(network, the_plan, out):
     """One client takes eight seconds longer than the others."""
-    wait_for(out, asked_in(1))
+    wait_for(out, is_training(1))
     network.kill_worker(2, signal.SIGSTOP)
     time.sleep(8)
     network.kill_worker(2, signal.SIGCONT)
@@ -486,7 +486,7 @@ def slow(network, the_plan, out):
 
 def too_slow(network, the_plan, out):
     """One client is so slow that its reply comes when nobody waits for it any more."""
-    wait_for(out, asked_in(1))
+    wait_for(out, is_training(1))
     network.kill_worker(2, signal.SIGSTOP)
     try:
         wait_for(out, lambda e: e.get("answered") == "train" and "2" in e["lost"])
@@ -496,7 +496,7 @@ def too_slow(network, the_plan, out):
 
 def link_dies(network, the_plan, out):
     """The SuperLink is killed, with the server's program; it comes back, the plan is sent again."""
-    wait_for(out, asked_in(2))
+    wait_for(out, is_training(2))
     network.kill_link()
     time.sleep(5)
     network.start_link()
@@ -520,11 +520,11 @@ def knock(network, place):
     network.node_ports.append(network.node_ports[0])
     network.start_node(FIVE)
     code = network.processes.pop(f"node{FIVE}").wait(200)
-    said = [line.strip() for line in network.log(f"node{FIVE}").splitlines() if "[code" in line]
+    lines = [line.strip() for line in network.log(f"node{FIVE}").splitlines() if "[code" in line]
     plain = place.do(speaks_plainly, network.port, CENTRE)
     if code == 0 or plain:
         raise AssertionError(f"a stranger was let in: {code}, {plain}")
-    return {"exit code": code, "said": said, "answers without encryption": plain}
+    return {"exit code": code, "said": lines, "answers without encryption": plain}
 
 
 def machine():

@@ -66,7 +66,7 @@ def _written(text, page):
     return "".join(parts)
 
 
-def said(label, page):
+def description(label, page):
     """The sentence of the chapter that leads to an equation, if it is a short one."""
     path = next(path for path in chapters.pages() if chapters.name(path) == page)
     before = re.split(rf"\n\$\$\n(?:(?!\$\$).)*?\n\$\$ \({label}\)", chapters.markdown(path),
@@ -96,7 +96,7 @@ def _entry(label, tex, page, heading, computed):
         f'<p class="where"><span class="number">({number})</span> '
         f'<a href="../{page}.html#equation-{label}">{html.escape(heading)}</a></p>',
     ]
-    if not computed and (meaning := said(label, page)):
+    if not computed and (meaning := description(label, page)):
         lines.append(f'<p class="meaning">{meaning}</p>')
     lines.append(f'<div class="math">\\[{html.escape(tex)}\\]</div>')
     # a class and the function that makes it say the same: the function is what a reader calls

@@ -60,7 +60,7 @@ def outside(folder=HTML):
     return dict(sorted(found.items()))
 
 
-def asked(url):
+def problem_of(url):
     """What is wrong with an address, or None. A refusal to talk to programs is no broken link."""
     request = urllib.request.Request(url, headers={"User-Agent": "Mozilla/5.0 (link check)"})
     try:
@@ -77,7 +77,7 @@ def main(online):
         sys.exit("the book is not built: run `make book` first")
     bad = broken_inside()
     for url, where in outside().items():
-        problem = asked(url) if online else None
+        problem = problem_of(url) if online else None
         print(f"{url}  ({len(where)} pages)", f"BROKEN: {problem}" if problem else "")
         if problem:
             bad.append(f"{min(where)}: {url}")

@@ -92,13 +92,13 @@ def printed(labels):
 
 def meaning(method):
     """What the classes that bring the hyper-parameters say about them, the method's own first."""
-    said = []
+    paragraphs = []
     for kind in method.__mro__:
         own = [f.name for f in fields(method) if f.name in vars(kind).get("__annotations__", {})]
         if own:
             text = inspect.cleandoc(kind.__doc__ or "").split("\n>>>")[0].strip()
-            said.append(text.replace("``", "`"))
-    return "\n\n".join(said)
+            paragraphs.append(text.replace("``", "`"))
+    return "\n\n".join(paragraphs)
 
 
 def page(method):

@@ -59,10 +59,10 @@ def run_one(path, made_with=None):
     path, began = Path(path), time.monotonic()
     notebook = nbformat.read(path, as_version=4)  # as it is when it begins to run
     cells = [*notebook.cells, nbformat.v4.new_code_cell(CLOCK)]
-    asked = nbformat.from_dict({**notebook, "cells": cells})
+    to_run = nbformat.from_dict({**notebook, "cells": cells})
     try:
         ran = papermill.execute_notebook(
-            asked,
+            to_run,
             None,
             parameters={"SCALE": "smoke"} if is_experiment(path) else None,
             cwd=path.parent,

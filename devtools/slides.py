@@ -125,11 +125,11 @@ def explorer(call):
     """An explorer in a frame of its own: it has sections, which reveal.js takes for slides."""
     from pfl_lib.book import explore
 
-    asked = ast.parse(call, mode="eval").body
-    settings = {k.arg: ast.literal_eval(k.value) for k in asked.keywords}
-    made = getattr(explore, asked.func.id)(**settings)
+    call_node = ast.parse(call, mode="eval").body
+    settings = {k.arg: ast.literal_eval(k.value) for k in call_node.keywords}
+    made = getattr(explore, call_node.func.id)(**settings)
     inside = html.escape(f"<!DOCTYPE html>{made._repr_html_()}<style>{STAGE}</style>")
-    return f'<iframe title="{asked.func.id}" srcdoc="{inside}"></iframe>'
+    return f'<iframe title="{call_node.func.id}" srcdoc="{inside}"></iframe>'
 
 
 def equation(label):
@@ -151,20 +151,20 @@ def questions(stem):
     quiz = text.split("\n## Quiz\n")[1].split("\n## ")[0]
     found = []
     for part in re.split(r"^\*\*\d+\. ", quiz, flags=re.MULTILINE)[1:]:
-        asked = part.split("**\n")[0]
+        question = part.split("**\n")[0]
         choices = re.findall(r"^:::\{dropdown\} (.+)\n(.+(?:\n.+)*?)\n:::$", part, re.MULTILINE)
-        found.append((asked, [(a, reader.inline(b, page)) for a, b in choices]))
+        found.append((question, [(a, reader.inline(b, page)) for a, b in choices]))
     return found
 
 
 def quiz(place):
     """A slide with a question and its choices, in an order that tells nothing; reasons below."""
     stem, number = place.split()
-    asked, choices = questions(stem)[int(number) - 1]
-    seed = int(hashlib.sha256(asked.encode()).hexdigest(), 16)
+    question, choices = questions(stem)[int(number) - 1]
+    seed = int(hashlib.sha256(question.encode()).hexdigest(), 16)
     random.Random(seed).shuffle(choices)
     body = "".join(f"<li>{in_line(choice)}</li>" for choice, _ in choices)
-    slide = Slide("Quiz", f"<p>{in_line(asked)}</p>\n<ol>{body}</ol>", "quiz")
+    slide = Slide("Quiz", f"<p>{in_line(question)}</p>\n<ol>{body}</ol>", "quiz")
     slide.note = "Vote by hand. Let somebody defend a wrong choice before you go down."
     for choice, reason in choices:
         verdict = "right" if reason.startswith("Yes") else "wrong"
@@ -180,9 +180,9 @@ THINGS = {"drawn": drawn, "figure": figure, "explorer": explorer, "equation": eq
 def one(text):
     """A slide from its Markdown."""
     text, _, note = text.partition("\nNote:")
-    asked = re.search(r"^\{quiz: (.+)\}$", text, re.MULTILINE)
-    if asked:
-        return quiz(asked.group(1))
+    match = re.search(r"^\{quiz: (.+)\}$", text, re.MULTILINE)
+    if match:
+        return quiz(match.group(1))
     heading = re.match(r"(#{1,2}) (.+)\n?", text.strip() + "\n")
     if heading is None:
         raise ValueError(f"a slide must begin with its title: {text.strip()[:60]!r}")

@@ -55,8 +55,8 @@ def defences():
 def hidden_groups(seed, attack):
     """Fifteen clients in three hidden groups; three of them lie."""
     data = pfl_lib.data.load("digits")
-    how = {"group_classes": [(0, 1, 2), (3, 4, 5), (6, 7, 8, 9)], "group_clients": 5}
-    clients = partition.grouped(data, group_sizes=60, test_size=20, seed=seed, **how)
+    groups = {"group_classes": [(0, 1, 2), (3, 4, 5), (6, 7, 8, 9)], "group_clients": 5}
+    clients = partition.grouped(data, group_sizes=60, test_size=20, seed=seed, **groups)
     if attack == "labels":
         labels = [data.y[rows] for rows in clients.train]
         labels = [9 - y if i in LIARS else y for i, y in enumerate(labels)]
@@ -72,8 +72,8 @@ def liars(rounds=8):
     before = json.loads(stored.read_text()) if stored.exists() else {}
     rows = before["rows"] if before.get("seeds") == len(SEEDS) else []  # as many seeds, or afresh
     there = {(row["attack"], row["method"]) for row in rows}
-    for attack, how in ATTACKS.items():
-        feds = [hidden_groups(seed, how) for seed in SEEDS]
+    for attack, attack_settings in ATTACKS.items():
+        feds = [hidden_groups(seed, attack_settings) for seed in SEEDS]
         honest = [i for i in range(feds[0].m) if i not in LIARS]
         for method in defences():
             if (attack, method.label) in there:
@@ -123,15 +123,15 @@ def private_runs(rounds=10, delta=1e-3, clip=1.0):
     for method in methods:
         single = method.name == "fedamp"
         for epsilon in (1, 4, 8, None):
-            each, told = [], []
+            each, aucs = [], []
             noise = None if epsilon is None else noise_for(epsilon, rounds, delta)
             for seed in SEEDS:
                 fed = many_clients(seed)
                 accuracy, auc = one_private_run(method, fed, rounds, noise, clip, seed, single)
                 each.append(accuracy)
-                told.append(auc)
+                aucs.append(auc)
             row = {"method": method.label, "epsilon": epsilon, "noise": noise}
-            row |= {"accuracy": spread(each), "membership": spread(told)}
+            row |= {"accuracy": spread(each), "membership": spread(aucs)}
             rows.append(row)
             print(row, flush=True)
     return {"clients": 100, "parameters": fed.d, "rounds": rounds, "delta": delta, "clip": clip,
@@ -139,17 +139,17 @@ def private_runs(rounds=10, delta=1e-3, clip=1.0):
 
 
 def one_private_run(method, fed, rounds, noise, clip, seed, single):
-    how = {"evaluate_every": rounds, "progress": False}
+    options = {"evaluate_every": rounds, "progress": False}
     if noise is None:
-        state = pfl_lib.run(method, fed, rounds, **how).state
+        state = pfl_lib.run(method, fed, rounds, **options).state
         w = method.personal(state, fed)
     elif single:  # what clients keep at home carries no noise: one more training from the message
         hidden = PrivateUploads(fed, clip, noise, seed)
-        state = pfl_lib.run(method, hidden, rounds, **how).state
+        state = pfl_lib.run(method, hidden, rounds, **options).state
         w = pfl_lib.train(fed, state.u, fed.everyone, tag="home", uploaded=False)
     else:
         method = private(method, clip, noise, seed)
-        state = pfl_lib.run(method, fed, rounds, **how).state
+        state = pfl_lib.run(method, fed, rounds, **options).state
         w = method.personal(state, fed)
     return fed.evaluate(w)[0].mean().item(), membership(fed, w)
 
@@ -255,14 +255,14 @@ def samples(runs=6, clip=1.0):
     """Sample-level privacy on natural clients: accuracy, and membership inference by the server
     and by another client. Each run has its own halves and start; each is the target once."""
     rows = []
-    for name, how in SHARED_BY.items():
+    for name, hyper in SHARED_BY.items():
         steps = PHASES[name] * math.ceil(1 / RATE)
         for epsilon in LEVELS:
             noise = noise_of_samples(epsilon, steps)
             accuracy, server, other, members = [], [], [], []
             for seed in range(runs):
                 fed, parts, member = people(seed)
-                method = Remembering() if name == "fedavg" else pfl_lib.algorithm(name, **how)
+                method = Remembering() if name == "fedavg" else pfl_lib.algorithm(name, **hyper)
                 used = fed if noise is None else PrivateSamples(fed, clip, noise, RATE)
                 done = pfl_lib.run(method, used, ROUNDS, evaluate_every=ROUNDS, progress=False)
                 if noise is not None and max(map(used.steps_of, range(fed.m))) != steps:
@@ -272,7 +272,7 @@ def samples(runs=6, clip=1.0):
                 server.append(margins(fed, parts, sent))
                 other.append(margins(fed, parts, held))
                 members.append(member)
-            row = {"method": pfl_lib.algorithm(name, **how).label, "epsilon": epsilon,
+            row = {"method": pfl_lib.algorithm(name, **hyper).label, "epsilon": epsilon,
                    "noise": noise, "steps": steps, "accuracy": spread(accuracy)}  # fmt: skip
             for place, seen in (("server", server), ("other", other)):
                 found = [attack(seen, members, target) for target in range(runs)]

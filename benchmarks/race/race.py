@@ -149,7 +149,7 @@ class Process:
                 env=known | {"RACE_SHORT": self.short}, start_new_session=True,
             )  # fmt: skip
         try:
-            self.said = self.answer()
+            self.info = self.answer()
         except Failed:
             self.close()
             raise
@@ -212,7 +212,7 @@ def busy_machine():
 # ---- the race ------------------------------------------------------------------------------------
 
 
-def race(workload, ways, asked, say=print):
+def race(workload, ways, args, say=print):
     """One row of the table: all of ``ways`` on one workload."""
     model, clients, samples, batch = workload
     words = f"{model}, {clients} clients of {samples}, batch {batch}"
@@ -235,9 +235,9 @@ def race(workload, ways, asked, say=print):
                 running.pop(way, None)
             say(f"  {rows[way]['label']:18} " + in_words(rows[way]))
         seconds = {}
-        for phase, repeats in (("quiet", asked.repeats), ("busy", asked.busy)):
+        for phase, repeats in (("quiet", args.repeats), ("busy", args.busy)):
             with busy_machine() if phase == "busy" else contextlib.nullcontext():
-                seconds[phase] = turns(running, rows, repeats, asked.limit, warm=phase == "quiet")
+                seconds[phase] = turns(running, rows, repeats, args.limit, warm=phase == "quiet")
         for way, process in running.items():
             rows[way]["memory MB"] = process.peak()
             for phase, found in seconds.items():
@@ -251,7 +251,7 @@ def race(workload, ways, asked, say=print):
 def compared(process, start, ours_row):
     """Where a racer ends after two rounds in order, beside where we end."""
     vector = np.fromfile(process.ask("compare")["file"], np.float32)
-    row = {"start-up": round(process.start_up, 2), **process.said, "vector": vector}
+    row = {"start-up": round(process.start_up, 2), **process.info, "vector": vector}
     row.pop("ready")
     reference = (ours_row or {}).get("vector", vector)
     row["moved"] = float(np.abs(vector - start).max())
@@ -337,21 +337,21 @@ def main():
     parser.add_argument("--only", default="", help="workloads whose words hold this text")
     parser.add_argument("--quick", action="store_true", help="tiny workloads: does it all run?")
     parser.add_argument("--save", default="", help="file for the result")
-    asked = parser.parse_args()
-    chosen = [w for w in asked.ways.split(",") if w] or list(RACERS)
+    args = parser.parse_args()
+    chosen = [w for w in args.ways.split(",") if w] or list(RACERS)
     for way in chosen:
         if way not in RACERS:
             parser.error(f"--ways: unknown {way!r}; known are {', '.join(RACERS)}")
-    workloads = [w for w in WORKLOADS if asked.only in " ".join(map(str, w))]
-    if asked.quick:
+    workloads = [w for w in WORKLOADS if args.only in " ".join(map(str, w))]
+    if args.quick:
         workloads = [(model, 4, 40, min(batch, 20)) for model, _, _, batch in workloads]
-        asked.repeats = asked.busy = 1
+        args.repeats = args.busy = 1
     skipped = {RACERS[w][0]: why for w in chosen if (why := missing(w))}
     for why in skipped.values():
         print(f"skipped: {why}")
     ways = [OURS, *(w for w in chosen if w != OURS and RACERS[w][0] not in skipped)]
     load, began = round(os.getloadavg()[0], 2), time.monotonic()
-    rows = [race(workload, ways, asked) for workload in workloads]
+    rows = [race(workload, ways, args) for workload in workloads]
     record = {
         "machine": f"{processor()}, {os.cpu_count()} cores",
         "command": " ".join(["make race", *ordered(sys.argv[1:])]),
@@ -362,13 +362,13 @@ def main():
         "pythons": {RACERS[w][0]: version_of(python_of(w)) for w in ways},
         "checkouts": {RACERS[w][0]: commit_of(w) for w in ways if RACERS[w][2]},
         "lr": LR,
-        "turns": {"quiet": asked.repeats, "busy": asked.busy},
+        "turns": {"quiet": args.repeats, "busy": args.busy},
         "skipped": skipped,
         "rows": rows,
     }
     print(table(rows))
-    if asked.save:
-        path = Path(asked.save)
+    if args.save:
+        path = Path(args.save)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
         print(f"written to {path}")
@@ -383,16 +383,16 @@ def ordered(arguments):
 
 
 def version_of(python):
-    said = subprocess.run([str(python), "--version"], capture_output=True, text=True)
-    return said.stdout.split()[-1]
+    result = subprocess.run([str(python), "--version"], capture_output=True, text=True)
+    return result.stdout.split()[-1]
 
 
 def commit_of(way):
     where = os.environ[RACERS[way][2]]
-    said = subprocess.run(
+    result = subprocess.run(
         ["git", "-C", where, "log", "-1", "--format=%h of %cs"], capture_output=True, text=True
     )
-    return said.stdout.strip() or "unknown"
+    return result.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

@@ -177,7 +177,7 @@ class Library(Racer):
     """pfl_lib, with the engine it chooses."""
 
     packages = ("pfl_lib", "torch")
-    how: dict = {}
+    options: dict = {}
 
     def __init__(self, job):
         import torch
@@ -206,7 +206,7 @@ class Library(Racer):
         train = tuple(map(torch.from_numpy, job.index))
         parts = pfl_lib.partition.Partition("race", train, (test,) * job.clients)
         self.fed = Watched(
-            data, parts, job.model, lr=job.lr, batch_size=job.batch, device="cpu", **self.how
+            data, parts, job.model, lr=job.lr, batch_size=job.batch, device="cpu", **self.options
         )
         self.rounds = 1
 
@@ -236,7 +236,7 @@ class Library(Racer):
 class Library16(Library):
     """pfl_lib, products and convolutions in bfloat16."""
 
-    how = {"precision": "bf16"}
+    options = {"precision": "bf16"}
 
 
 # ---- checkouts that the user names ---------------------------------------------------------------
@@ -389,9 +389,9 @@ class Fluke(Racer):
         for i in range(job.clients):
             x, y = map(torch.from_numpy, job.samples(i))
             loader = FastDataLoader(x, y, num_labels=10, batch_size=job.batch, shuffle=True)
-            how = OptimizerConfigurator({"name": "SGD", "lr": job.lr})
+            options = OptimizerConfigurator({"name": "SGD", "lr": job.lr})
             loss = torch.nn.CrossEntropyLoss()
-            self.clients.append(Client(i, loader, None, how, loss, local_epochs=1))
+            self.clients.append(Client(i, loader, None, options, loss, local_epochs=1))
         self.server = Server(network(job), None, self.clients, weighted=True)
         for client in self.clients:
             client.set_channel(self.server.channel)
@@ -437,10 +437,10 @@ class FedJAX(Racer):
 
     def in_order(self, yes):
         fedjax, job = self.fedjax, self.job
-        how = fedjax.ShuffleRepeatBatchHParams(batch_size=job.batch, skip_shuffle=yes)
+        options = fedjax.ShuffleRepeatBatchHParams(batch_size=job.batch, skip_shuffle=yes)
         grad = lambda parameters, batch, rng: self.grad(parameters, batch)  # noqa: E731
         self.algorithm = fedjax.algorithms.fed_avg.federated_averaging(
-            grad, fedjax.optimizers.sgd(job.lr), fedjax.optimizers.sgd(1.0), how
+            grad, fedjax.optimizers.sgd(job.lr), fedjax.optimizers.sgd(1.0), options
         )
         now = self.state.params if hasattr(self, "state") else self.parameters
         self.state = self.algorithm.init(now)
@@ -581,8 +581,8 @@ class BlazeData:
     def get_dataloader(self, type_, cid, batch_size=None, generator=None):
         from torch.utils.data import DataLoader
 
-        how = {"shuffle": self.racer.shuffle, "generator": generator}
-        return DataLoader(self.sets[cid], batch_size, **how)
+        options = {"shuffle": self.racer.shuffle, "generator": generator}
+        return DataLoader(self.sets[cid], batch_size, **options)
 
 
 class PFLResearch(Racer):

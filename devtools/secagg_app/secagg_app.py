@@ -53,8 +53,8 @@ class Seen:
     def __getattr__(self, name):
         return getattr(self.grid, name)
 
-    def send_and_receive(self, messages, **how):
-        replies = list(self.grid.send_and_receive(messages, **how))
+    def send_and_receive(self, messages, **options):
+        replies = list(self.grid.send_and_receive(messages, **options))
         for reply in replies:
             if reply.has_error():
                 continue

@@ -182,9 +182,9 @@ def _plain_buttons(app, pagename, templatename, context, doctree):
         return
     plain = context["pathto"](f"download/{pagename}.ipynb", 1)
 
-    def mend(buttons):
+    def fix_buttons(buttons):
         for button in buttons:
-            mend(button.get("buttons", []))
+            fix_buttons(button.get("buttons", []))
             if button.get("label") in ("download-source-button", "download-notebook-button"):
                 button["url"] = plain
             elif "/blob/" in button.get("url", "") and button.get("text") == "Colab":
@@ -194,7 +194,7 @@ def _plain_buttons(app, pagename, templatename, context, doctree):
                     button["url"],
                 )
 
-    mend(context.get("header_buttons", []))
+    fix_buttons(context.get("header_buttons", []))
 
 
 # ----------------------------------------------------------------------------------- reference
@@ -315,8 +315,8 @@ class Broken(SphinxDirective):
         rows = ["| tried | measured |", "|:--|:--|"]
         for what, found in (over_flower if folder == "flower" else in_trust)(records):
             rows.append(f"| {what} | {found} |")
-        how = "make flower PARTS=" if folder == "flower" else "python -m devtools.trust "
-        commands = [how + name for name in records]
+        prefix = "make flower PARTS=" if folder == "flower" else "python -m devtools.trust "
+        commands = [prefix + name for name in records]
         rows += ["", "Commands: " + ", ".join(f"`{command}`" for command in commands) + "."]
         holder = nodes.container()
         self.state.nested_parse(StringList(rows, "broken"), 0, holder)
