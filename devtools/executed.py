@@ -53,7 +53,7 @@ def keep(path, outputs, root=ROOT, seconds=None, notebook=None, made_with=None):
     notebook.metadata["pfl_seconds"] = seconds
     target = _place(path, root)
     target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_suffix(".part")  # so that nobody ever finds half a notebook
+    aside = target.with_suffix(".part")  # so that readers never see half a notebook
     nbformat.write(notebook, aside)
     os.replace(aside, target)
 

@@ -295,7 +295,7 @@ def make_node_key(folder, i):
 
 
 def stranger():
-    """A node with a key that nobody registered knocks at an encrypted SuperLink."""
+    """A node with a key that nobody registered tries to join an encrypted SuperLink."""
     with tempfile.TemporaryDirectory() as keys:
         make_keys(Path(keys), 1)
         with LocalNetwork(1, tls=keys) as network:  # whose node 0 is registered

@@ -73,10 +73,10 @@ def fork(address, connection_file, folder):
 
 
 def fork_kernels(door):
-    """The template's life: import, then fork for whoever comes to the door, until stdin closes."""
+    """The template's loop: import, then fork for each request, until stdin closes."""
     os.environ |= SETTINGS | {"JPY_PARENT_PID": str(os.getpid())}  # kernels die with their parent
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started all this
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody here waits for a kernel's end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no one waits for a kernel's end
     for name in IMPORTED:
         importlib.import_module(name)
     while sys.stdin not in select.select([door, sys.stdin], [], [])[0]:

@@ -10,9 +10,9 @@ from pfl_lib.random import keyed_generator
 def even_quota(sizes, weights, *key):
     """Whole numbers of samples: row i sums to ``sizes[i]`` and follows ``weights[i]``.
 
-    A fair share is seldom whole.  Each entry is its share rounded down or up, and what is rounded
-    up is chosen so that the total of each class over all clients is its fair total rounded down or
-    up, too: a split that fits the data on average then fits it exactly.
+    A fair share is rarely a whole number.  Each entry is its share rounded down or up, and what is
+    rounded up is chosen so that the total of each class over all clients is its fair total rounded
+    down or up, too: a split that fits the data on average then fits it exactly.
     """
     weights = weights.double()
     total = weights.sum(1, keepdim=True)
@@ -20,23 +20,23 @@ def even_quota(sizes, weights, *key):
         raise ValueError("a client is to hold samples but may hold no class")
     fair = sizes.double()[:, None] * weights / total.clamp_min(1e-300)
     counts = (fair + 1e-9).floor().long()
-    open_ends = fair - counts > 1e-9  # entries that may be rounded up
+    fractional = fair - counts > 1e-9  # entries that may be rounded up
     missing = sizes - counts.sum(1)
     owed = torch.zeros(weights.shape[1], dtype=torch.float64)
-    up = torch.zeros_like(open_ends)
+    up = torch.zeros_like(fractional)
     for i in range(len(sizes)):
         owed += fair[i] - counts[i]
         if missing[i]:
             chance = torch.rand(len(owed), generator=keyed_generator(*key, i), dtype=torch.float64)
-            wish = torch.where(open_ends[i], owed + 1e-6 * chance, -torch.inf)
-            chosen = wish.topk(int(missing[i])).indices
+            priority = torch.where(fractional[i], owed + 1e-6 * chance, -torch.inf)
+            chosen = priority.topk(int(missing[i])).indices
             up[i, chosen] = True
             owed[chosen] -= 1
-    _settle(up, open_ends, owed)
+    _balance_rounding(up, fractional, owed)
     return counts + up
 
 
-def _settle(up, open_ends, owed):
+def _balance_rounding(up, fractional, owed):
     """Exchange roundings until each class's total is its fair total rounded down or up.
 
     Such a rounding always exists, and a chain of exchanges, each within one client, leads to it.
@@ -48,17 +48,17 @@ def _settle(up, open_ends, owed):
             sources, targets = owed < -1e-6, owed >= owed.max()
         else:
             return
-        chain = _chain(up, open_ends, sources, targets)
+        chain = _chain(up, fractional, sources, targets)
         for a, b in pairwise(chain):
-            i = int((up[:, a] & open_ends[:, b] & ~up[:, b]).nonzero()[0])
+            i = int((up[:, a] & fractional[:, b] & ~up[:, b]).nonzero()[0])
             up[i, a], up[i, b] = False, True
         owed[chain[0]] += 1
         owed[chain[-1]] -= 1
 
 
-def _chain(up, open_ends, sources, targets):
+def _chain(up, fractional, sources, targets):
     """The shortest chain of classes along which one rounding can move from source to target."""
-    can = up.double().T @ (open_ends & ~up).double() > 0
+    can = up.double().T @ (fractional & ~up).double() > 0
     before = dict.fromkeys(sources.nonzero().squeeze(1).tolist())
     queue = list(before)
     for a in queue:

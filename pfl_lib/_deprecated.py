@@ -84,6 +84,6 @@ class FormerModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install():
-    """Make former modules importable; asked last, so nothing that exists is hidden."""
+    """Make former modules importable; consulted last, so nothing that exists is hidden."""
     if not any(isinstance(finder, FormerModules) for finder in sys.meta_path):
         sys.meta_path.append(FormerModules())

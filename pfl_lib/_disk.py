@@ -22,14 +22,12 @@ BLOCK = 1024  # clients whose initial models are made at a time
 
 
 def mapped(folder, shape, dtype) -> Tensor:
-    """A tensor of zeros in a file of ``folder``, which is gone when nobody holds the tensor."""
+    """A tensor of zeros in a file of ``folder``, removed when the tensor is freed."""
     count = torch.Size(shape).numel()
     Path(folder).mkdir(parents=True, exist_ok=True)
     handle, path = tempfile.mkstemp(prefix="rows-", dir=folder)
     try:
-        if hasattr(
-            os, "posix_fallocate"
-        ):  # a disk that is full says so now, and kills nobody later
+        if hasattr(os, "posix_fallocate"):  # a full disk is an error now, not a crash later
             os.posix_fallocate(handle, 0, max(1, count * dtype.itemsize))
         return torch.from_file(path, shared=True, size=count, dtype=dtype).view(shape)
     except OSError as error:
@@ -40,8 +38,8 @@ def mapped(folder, shape, dtype) -> Tensor:
         ) from error
     finally:
         os.close(handle)
-        with contextlib.suppress(OSError):  # Windows lets nobody remove a file in use
-            os.unlink(path)  # mapped it stays; nothing is left behind, whatever ends the run
+        with contextlib.suppress(OSError):  # Windows does not remove a file in use
+            os.unlink(path)  # still mapped; nothing is left behind, however the run ends
 
 
 @dataclass(eq=False)
@@ -67,13 +65,13 @@ class DiskState(State):
 
     >>> state = DiskState(tempfile.gettempdir(), 3, w=torch.zeros(3, 2), x=torch.ones(2))
     >>> state = state.put(torch.tensor([1]), w=torch.ones(1, 2))
-    >>> state, changed = state.settled()
+    >>> state, changed = state.flushed()
     >>> state.w.tolist(), sorted(changed)
     ([[0.0, 0.0], [1.0, 1.0], [0.0, 0.0]], ['w', 'x'])
     """
 
     def __init__(self, folder, m, **tensors):
-        self._folder, self._m, self._files, self._waiting = folder, m, {}, {}
+        self._folder, self._m, self._files, self._pending = folder, m, {}, {}
         apart = {n: t if self._per_client(t) else t.clone() for n, t in tensors.items()}
         super().__init__(**apart)
         self._tensors = self._written()
@@ -81,20 +79,20 @@ class DiskState(State):
     def _like(self, tensors, waiting):
         new = object.__new__(DiskState)
         new._folder, new._m, new._files = self._folder, self._m, self._files
-        new._tensors, new._waiting = tensors, waiting
+        new._tensors, new._pending = tensors, waiting
         return new
 
     def put(self, who, **rows):
-        waiting = {n: (*self._waiting.get(n, ()), (who, r)) for n, r in rows.items()}
-        return self._like(self._tensors, {**self._waiting, **waiting})
+        waiting = {n: (*self._pending.get(n, ()), (who, r)) for n, r in rows.items()}
+        return self._like(self._tensors, {**self._pending, **waiting})
 
     def set(self, **tensors):
-        waiting = {n: w for n, w in self._waiting.items() if n not in tensors}
+        waiting = {n: w for n, w in self._pending.items() if n not in tensors}
         return self._like({**self._tensors, **tensors}, waiting)
 
     def __getitem__(self, name):
         tensor = self._tensors[name]
-        for who, rows in self._waiting.get(name, ()):  # asked for before the round was over
+        for who, rows in self._pending.get(name, ()):  # asked for before the round was over
             tensor = tensor.index_copy(0, who, rows)
         return tensor
 
@@ -103,16 +101,16 @@ class DiskState(State):
             return super().__getattr__(name)
         return self[name]
 
-    def settled(self) -> tuple["DiskState", Mapping[str, Tensor]]:
-        """This state with all that waited in its place on the disk, and what is new in it.
+    def flushed(self) -> tuple["DiskState", Mapping[str, Tensor]]:
+        """This state with all pending rows written to disk, and what is new in it.
 
         Done once the round is over: states from before it have changed, too.
         """
         changed = {n: t for n, t in self._tensors.items() if t is not self._files.get(n)}
-        for name, parts in self._waiting.items():
+        for name, parts in self._pending.items():
             changed[name] = torch.cat([rows.reshape(len(rows), -1) for _, rows in parts])
         tensors = self._written()
-        for name, parts in self._waiting.items():
+        for name, parts in self._pending.items():
             for who, rows in parts:
                 if name in self._files:
                     tensors[name].index_copy_(0, who, rows)

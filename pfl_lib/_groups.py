@@ -186,7 +186,7 @@ def _largest_even_size(data, classes, clients, share, over):
     raise ValueError(f"{data.name} has too few samples for {len(member)} clients in these groups")
 
 
-def must_suffice(data, counts, scale):
+def check_supply(data, counts, scale):
     need = counts.sum(0)
     have = torch.bincount(data.y_train, minlength=len(data.classes))
     short = (need > have).nonzero().squeeze(1).tolist()

@@ -204,7 +204,7 @@ class Faulty(OtherUploads):
                 f"clients must be different numbers from 0 to {self.fed.m - 1}, got {clients}"
             )
         if len(clients) == self.fed.m:
-            raise ValueError(f"clients must leave somebody honest, got all {self.fed.m}")
+            raise ValueError(f"clients must leave at least one client honest, got all {self.fed.m}")
         if self.kind == "stale" and self.strength is not None:
             raise ValueError(f"kind='stale' has no strength, got strength={self.strength!r}")
         strength = KINDS[self.kind] if self.strength is None else self.strength
@@ -372,8 +372,8 @@ class Guarded(FederationWrapper):
 class Answering(FederationWrapper):
     """The federation ``fed``, in which clients that do not answer are no reason to stop.
 
-    They keep the rows they were given to begin with, ``lost`` remembers who they are, and from
-    then on nobody asks them and their tests are NaN: nobody knows the model that was to be tested.
+    They keep the rows they were given to begin with, and ``lost`` remembers who they are.  They get
+    no more work, and their tests are NaN: the model that was to be tested is unknown.
 
     >>> import pfl_lib
     >>> from pfl_lib import train

@@ -21,7 +21,7 @@ class History:
 
     ``extra_models[name][r][i]`` are the same for other models that a method tests beside the
     personal one.
-    A client that nobody could measure has NaN; means and the worst leave it out.
+    A client that could not be measured has NaN; means and the worst leave it out.
 
     >>> import pfl_lib
     >>> history = pfl_lib.run(pfl_lib.algorithm("fedavg"), pfl_lib.example(), 2, progress=False)
@@ -68,7 +68,7 @@ class History:
 
     @property
     def best_round(self):
-        """The round of ``best``; None if nobody was ever measured."""
+        """The round of ``best``; None if nothing was ever measured."""
         best = self.best
         return self.rounds[self.mean.index(best)] if best == best else None
 
@@ -192,7 +192,7 @@ class History:
 
 
 def _measured(values):
-    """Those that are numbers: NaN is what nobody measured."""
+    """Those that are numbers: NaN stands for what was not measured."""
     return [a for a in values if a == a]
 
 

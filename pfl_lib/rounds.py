@@ -221,7 +221,7 @@ def _one_round(now: Moment, participation: float, broken: str) -> None:
     now.sent += algorithm.sent(here, took_part, k)
     changed: Mapping[str, Any] = now.state
     if isinstance(now.state, DiskState):
-        now.state, changed = now.state.settled()
+        now.state, changed = now.state.flushed()
     _refuse_broken_models(algorithm, changed, k)
     now.round = k + 1
 
@@ -277,9 +277,9 @@ def _guarded_round(algorithm, state, fed, who, broken, history):
         except BrokenClients as error:
             left = who[~torch.isin(who, who.new_tensor([i for i, _ in error.found]))]
             if broken == "stop" or not algorithm.partial or len(left) == 0:
-                last = "" if broken == "stop" else ", and nobody is left to go on with"
+                last = "" if broken == "stop" else ", and no client is left"
                 advice = getattr(error, "advice", ADVICE)
-                if advice != ADVICE and not algorithm.partial:  # lost, and it can drop nobody
+                if advice != ADVICE and not algorithm.partial:  # lost, and it cannot drop any
                     last, advice = "", f"{algorithm.label} needs every client in every round"
                 raise FloatingPointError(f"{where}: {error}{last}; {advice}") from error
             _note(history, fed, error.found, "dropped")
@@ -302,7 +302,7 @@ def _measure(now: Moment, broken: str, tested: list[int] | None) -> None:
     fed = Answering(
         now.fed.at(now.round - 1), set() if tested is None else set(range(now.fed.m)) - set(tested)
     )
-    silent = set(fed.lost)  # nobody asked them
+    silent = set(fed.lost)  # they are not to be tested
     accuracy, loss = fed.evaluate(algorithm.personal(state, fed))
     absent = accuracy.isnan() & loss.isnan()  # a model that is broken still has an accuracy
     lost = [i for i in absent.nonzero().flatten().tolist() if i not in silent]

@@ -146,7 +146,7 @@ def test_small_clients_are_left_out_and_columns_are_handed_over(packages):
     assert clients.ids == ("1",) and set(dealer.dataset["client"]) == {"ann", "bob"}
     nobody = Dealer()
     nobody.take = lambda table, number: []
-    with pytest.raises(ValueError, match="Dealer gives nobody min_samples=2"):
+    with pytest.raises(ValueError, match="Dealer gives no client min_samples=2"):
         partition.from_flower(data, nobody)
 
 

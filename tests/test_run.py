@@ -91,7 +91,7 @@ def test_rows_of_absent_clients_stay_on_the_disk(data, tmp_path):
     before = outside.state
     after = before.put(torch.tensor([2]), v=torch.ones(1, fed.d))
     assert torch.equal(before.v, inside.state.v) and bool((after.v[2] == 1).all())
-    swapped = before.set(v=before.v + 1, old=before.v).settled()[0]  # one file read, then written
+    swapped = before.set(v=before.v + 1, old=before.v).flushed()[0]  # one file read, then written
     assert torch.equal(swapped.old, inside.state.v) and torch.equal(swapped.v, inside.state.v + 1)
 
 

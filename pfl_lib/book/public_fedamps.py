@@ -12,7 +12,7 @@ from pfl_lib.book.parity import EPOCHS, LR, ROUNDS, _Clients, _federation, _loss
 from pfl_lib.methods import algorithm
 from pfl_lib.rounds import run
 
-ALPHA = SIGMA = LAM = 1.0  # what PFLlib and Flower's proposal have unless told otherwise
+ALPHA = SIGMA = LAM = 1.0  # what PFLlib and Flower's proposal have as defaults
 FLGO = {"sigma": 25.0, "beta": 1e4}  # FLGo's own: HeurFedAMP's σ, and α = 10⁴
 
 

@@ -37,7 +37,7 @@ def load(root=None, download=True, length=64, words=None):
     files = locate(
         "ag_news",
         root,
-        _look,
+        _find,
         "AG_NEWS/train.csv and test.csv (or .csv.gz) of the official release",
         _fetch if download else None,
     )
@@ -74,7 +74,7 @@ def tokens(text):
     return re.findall(r"[^\W_]+(?:'[^\W_]+)?", text)
 
 
-def _look(base):
+def _find(base):
     for folder in [base / name for name in _FOLDERS] + [base] * (base.name in _FOLDERS):
         found: dict[str, Path] = {}
         for part in ("train", "test"):

@@ -58,7 +58,7 @@ def load(name, root=None, download=True):
     read = locate(
         name,
         root,
-        lambda base: _look(base, name, about),
+        lambda base: _find(base, name, about),
         f"the folder {about['folder']}/ or the archive {about['archive']} of the official Python "
         f"version, or {name}.npz or {name}_subset.npz with x_train, y_train, x_test, y_test",
         (lambda folder: _fetch(name, folder)) if download else None,
@@ -66,7 +66,7 @@ def load(name, root=None, download=True):
     return read()
 
 
-def _look(base, name, about):
+def _find(base, name, about):
     """A function without arguments that reads what is there, or None."""
     wanted = [*about["train"], *about["test"], about["meta"][0]]
     folder = base / about["folder"]

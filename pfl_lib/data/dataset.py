@@ -67,7 +67,7 @@ class Dataset:
     not official about these samples ("" if nothing).  ``coarse``: superclasses (CIFAR-100) or None.
     ``vocabulary``: number of token ids (text), otherwise 0.
     ``columns``: what else is known about each sample, by name (``"writer"``, ``"subject"``).
-    ``client``: the column that says whose sample it is, "" where nobody knows.  ``together``: the
+    ``client``: the column that says whose sample it is, "" where it is unknown.  ``together``: the
     column of samples that belong together, such as overlapping windows of one recording: no split
     may put them on both sides ("" if there is none).
     ``weights``: how much each sample counts in training, positive float32 of shape (n,), or None:

@@ -137,7 +137,7 @@ def load(name, root=None, download=True):
     files = locate(
         name,
         root,
-        lambda base: _look(base, about),
+        lambda base: _find(base, about),
         f"{about['folder']}/raw/ with {', '.join(s + '-ubyte.gz' for s in about['stems'])} "
         "(also without .gz)" + (f", or a part of it as {subset}" if subset else ""),
         (lambda folder: _fetch(name, folder)) if download else None,
@@ -177,7 +177,7 @@ def _read(files):
     return tuple(found.values()), ()
 
 
-def _look(base, about):
+def _find(base, about):
     """The four files, or None.  The folder's name matters: MNIST and Fashion-MNIST share theirs."""
     folders = [base / about["folder"] / "raw", base / about["folder"]]
     if base.name == about["folder"]:

@@ -177,7 +177,7 @@ def heart_disease(root=None, download=True, test=0.25, missing="mean", seed=0):
             raise ValueError(f"{path}: every line should have 14 fields")
         tables.append(_numbers(path, rows))
     table = np.concatenate(tables)
-    for name in ("trestbps", "chol"):  # nobody has none
+    for name in ("trestbps", "chol"):  # 0 means missing: no patient has 0
         table[table[:, _NUMBERS[name]] == 0, _NUMBERS[name]] = np.nan
     parts = [table[:, list(_NUMBERS.values())]]
     parts += [table[:, at, None] == np.array(values) for at, values in _KINDS.values()]
@@ -215,10 +215,10 @@ def _file(name, root, files, wanted):
     """The first of these files that is in a folder we look in."""
     files = (files,) if isinstance(files, str) else files
 
-    def look(base):
+    def find(base):
         return next((base / file for file in files if (base / file).is_file()), None)
 
-    return locate(name, root, look, wanted, why_not=NOT_OFFERED)
+    return locate(name, root, find, wanted, why_not=NOT_OFFERED)
 
 
 def _all_of(folder, names):

@@ -25,7 +25,7 @@ NOT_OFFERED = "this library does not download it"
 
 
 def locate(
-    name, root, look, wanted, fetch=None, why_not="downloading was not allowed (download=False)"
+    name, root, find, wanted, fetch=None, why_not="downloading was not allowed (download=False)"
 ):
     """What ``look(base)`` finds in the first folder that has it; fetched if it may be.
 
@@ -34,7 +34,7 @@ def locate(
     ``why_not`` says why.
     """
     for base in bases(root):
-        found = look(base)
+        found = find(base)
         if found is not None:
             return found
     reason = why_not
@@ -47,7 +47,7 @@ def locate(
             first = (str(error).strip() or type(error).__name__).splitlines()
             reason = f"the download failed: {' '.join(first)[:300]}"
         else:
-            found = look(cache_folder())
+            found = find(cache_folder())
             if found is not None:
                 return found
             reason = "the download did not bring the files"

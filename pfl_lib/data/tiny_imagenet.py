@@ -20,7 +20,7 @@ def load(root=None, download=True):
     folder = locate(
         "tiny_imagenet",
         root,
-        _look,
+        _find,
         f"the folder {_FOLDER}/ with wnids.txt, train/ and val/ of the official archive",
         (lambda aside: fetch_archive(_URL, aside, _MD5)) if download else None,
     )
@@ -49,7 +49,7 @@ def load(root=None, download=True):
     )
 
 
-def _look(base):
+def _find(base):
     for folder in (base / _FOLDER, base):
         if (folder / "wnids.txt").is_file() and (folder / "val" / "val_annotations.txt").is_file():
             return folder

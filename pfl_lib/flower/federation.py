@@ -50,7 +50,7 @@ class RemoteFederation(ModelFederation):
     A client that does not answer raises ``ClientsLost``.  Replies to a round's work are kept until
     the next round, so that a round repeated without a lost client does not ask the others twice.
     Each reply names the question it answers; one that was sent before, or is meant for another
-    client, is refused.  Absent clients' accuracy and loss are NaN: nobody measured them.
+    client, is refused.  Absent clients' accuracy and loss are NaN: not measured.
     ``traffic`` lists what was
     sent: one entry for each time that clients were asked.
 

@@ -200,7 +200,7 @@ class LocalNetwork:
 
     def _configure(self):
         (self.home / "ray").mkdir()
-        # Ray asks the cloud who it is, unless it finds this file at home
+        # Ray queries the cloud's metadata service unless it finds this file
         (self.home / "ray_bootstrap_config.yaml").write_text("provider: {type: local}\n")
         trust = "insecure = true"
         if self.tls:
@@ -254,7 +254,7 @@ class LocalNetwork:
         return [p for flag, name in names.items() for p in (f"--ssl-{flag}", str(tls / name))]
 
     def _spawn(self, name, command):
-        if shutil.which("setpriv"):  # whatever becomes of us, nothing is left running
+        if shutil.which("setpriv"):  # if this process dies, nothing is left running
             command = ["setpriv", "--pdeathsig", "TERM", "--", *command]
         with open(self.home / f"{name}.log", "ab") as log:
             self.processes[name] = subprocess.Popen(
@@ -280,7 +280,7 @@ def _free_ports(count):
 
 
 def _fields(pid):
-    """What the system tells of a process, from its state on, or None."""
+    """The fields of /proc/PID/stat from the state on, or None."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:

@@ -30,7 +30,7 @@ YOUNG = 60.0  # seconds
 class Waits:
     """Stands for the module ``time`` where Flower waits: a tenth of how long nothing has happened.
 
-    Whoever trains for ten seconds a round then waits at most one; an idle node hardly ever asks.
+    A node that trains for ten seconds a round waits at most one; an idle node rarely polls.
 
     >>> waits = Waits()
     >>> waits.pause(idle=0.0), waits.pause(idle=4.0), waits.pause(idle=500.0)
@@ -41,7 +41,7 @@ class Waits:
         self._since = time.monotonic()
 
     def busy(self):
-        """Something has happened."""
+        """Note that something has happened."""
         self._since = time.monotonic()
 
     @staticmethod
@@ -77,7 +77,7 @@ def shorten_waits(at_most=None):
 def keep_a_worker(command, lost=lambda: None):
     """Start the worker, and start it again if it dies; at last end this process too.
 
-    ``lost`` is called after each death: whoever waits for the dead worker must not go on waiting.
+    ``lost`` is called after each death, so that nothing keeps waiting for the dead worker.
     """
 
     def watch():
@@ -127,7 +127,7 @@ def forget_half_messages(loop):
         if run_id is None:
             for number in set(state.msg_store) - before:
                 state.delete_messages(message_ids=[number])
-                object_store.delete(number)  # whoever waits for it is told that it is not there
+                object_store.delete(number)  # a reader gets "not found" instead of waiting
         return run_id
 
     loop._pull_and_store_message = pull_whole

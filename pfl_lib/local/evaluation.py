@@ -87,7 +87,7 @@ def _summed(network: Network, metric: str) -> bool:
 def _judged(objective: str, metric: str, out: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Metric and mean loss of one client, from all its outputs.
 
-    A loss that is no number counts as infinite: with NaN for both, nobody would have measured.
+    A loss that is NaN counts as infinite: NaN for both would mean that it was not measured.
     """
     y = y.to(out.dtype) if y.is_floating_point() else y
     loss = mean_loss(objective, out, y).nan_to_num(nan=math.inf, posinf=math.inf)

@@ -196,7 +196,7 @@ def state_buffers(module: nn.Module, x: Tensor) -> tuple[str, ...]:
     """The names of the buffers that a forward pass in training changes, running statistics above
     all: each client has its own.  All other buffers are constants.
 
-    Also tells random numbers that nobody could key.
+    Also refuses random numbers that cannot be keyed.
     """
     module = copied(module, lambda t: as_it_was(t, t.detach().clone().float() if _real(t) else t))
     prepared(module)

@@ -79,7 +79,7 @@ class MessagePassing(Algorithm):
     model "w".  The papers do not say; with their β of 10⁴ a start at w would hardly feel the
     message.  ``pretrain_rounds`` is how many rounds clients train alone before they first hear each
     other, as the first version of the paper has it (Sec. 3.1); 0 starts all of them at one random
-    model.  It matters: clients that have grown apart find their like with a width σ with which
+    model.  It matters: clients that have grown apart find similar ones with a width σ with which
     those that start together do not.
     A client that stays away neither hears nor trains; its last model still speaks to the others.
     """

@@ -66,7 +66,7 @@ def step(s, batch, client):
 
 @local_step("private ala")
 def private_step(s, batch, client):
-    """The same along a gradient that is private in each sample; no loss is told."""
+    """The same along a gradient that is private in each sample; no loss is reported."""
     weights, own = s["weights"], s["own"]
     below, top = s["w"].split([s["w"].shape[0] - own.shape[0], own.shape[0]])
     above = lambda mixed, batch: client.loss_above(below, mixed, batch)  # noqa: E731

@@ -18,7 +18,7 @@ from pfl_lib.methods.base import Algorithm
 from pfl_lib.work import Work, local_step
 
 PULLS = ("means", "samples")
-NEVER = -1e9  # the logit of a class whose mean nobody has sent
+NEVER = -1e9  # the logit of a class whose mean no client has sent
 
 
 def fedproto_pull(means, common, lam, known=None):

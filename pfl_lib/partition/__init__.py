@@ -5,17 +5,14 @@ keyed by (seed, purpose, client), so it does not depend on the order in which it
 """
 
 from pfl_lib.partition.changes import hold_out, label_noise, official_test, scarce, set_aside
-from pfl_lib.partition.checks import _client_number, _door, _enough  # noqa: F401  named in results
 from pfl_lib.partition.flower import from_flower
-from pfl_lib.partition.hidden_groups import (  # noqa: F401  named in results
-    _shared_words,
+from pfl_lib.partition.hidden_groups import (
     conflicting_labels,
     grouped,
 )
 from pfl_lib.partition.natural import natural
 from pfl_lib.partition.published import published
-from pfl_lib.partition.splits import (  # noqa: F401  named in results
-    _dirichlet_counts,
+from pfl_lib.partition.splits import (
     class_subset,
     dirichlet,
     iid,

@@ -7,7 +7,7 @@ import torch
 
 from pfl_lib import _check
 from pfl_lib._dealing import groups_for_test
-from pfl_lib.partition.checks import _door
+from pfl_lib.partition.checks import check_arguments
 from pfl_lib.partition.table import Partition
 from pfl_lib.random import keyed_generator
 
@@ -21,7 +21,7 @@ def scarce(partition, samples, seed=0):
     >>> [len(rows) for rows in scarce(clients, samples=20).train]
     [20, 20, 20, 20]
     """
-    _door(seed, partition=partition)
+    check_arguments(seed, partition=partition)
     samples = _check.whole("samples", samples)
     short = [i for i, index in enumerate(partition.train) if len(index) < samples]
     if short:
@@ -61,9 +61,9 @@ def hold_out(partition, share=0.2, seed=0, data=None):
     >>> len(tested.train[0]), len(tested.test[0]), len(chosen.test[0])
     (270, 90, 90)
     """
-    _door(seed, partition=partition)
+    check_arguments(seed, partition=partition)
     if data is not None:
-        _door(data=data, targets=True)
+        check_arguments(data=data, targets=True)
     if not 0 < _check.between("share", share, 0, 1) < 1:
         raise ValueError(f"share must lie between 0 and 1, got {share!r}")
     kept, held, labels = [], [], []
@@ -113,7 +113,7 @@ def set_aside(
     >>> set_aside(pfl_lib.partition.iid(data, clients=4), clients=1)[0].m
     3
     """
-    _door(seed, partition=partition)
+    check_arguments(seed, partition=partition)
     if isinstance(clients, int) and not isinstance(clients, bool) and clients > 0:
         order = torch.randperm(partition.m, generator=keyed_generator(seed, "set_aside"))
         given = order[:clients]
@@ -159,7 +159,7 @@ def official_test(partition, data):
     >>> [len(rows) for rows in clients.test]
     [71, 72, 72, 72, 72]
     """
-    _door(partition=partition, data=data)
+    check_arguments(partition=partition, data=data)
     y = data.y.clone()
     y[: data.n_train] = -1  # nobody is tested on training samples,
     y[torch.cat(partition.train)] = -1  # not even where both parts were dealt together
@@ -187,7 +187,7 @@ def label_noise(partition, data, client_share=0.4, label_share=0.2, seed=0):
     >>> [round(w / len(t), 1) for w, t in zip(wrong, clients.train)]
     [0.0, 0.0, 0.0, 0.2, 0.2]
     """
-    _door(seed, partition=partition, data=data)
+    check_arguments(seed, partition=partition, data=data)
     _check.between("client_share", client_share, 0, 1)
     _check.between("label_share", label_share, 0, 1)
     if partition.labels is not None:

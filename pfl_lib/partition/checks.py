@@ -1,13 +1,13 @@
-"""What all splits ask of their arguments, at the door."""
+"""Argument checks that all splits share."""
 
 from pfl_lib import _check
 from pfl_lib.data.dataset import Dataset
 from pfl_lib.partition.table import Partition
 
 
-def _door(seed=0, targets=False, **given):
-    """Refuse what is no data set, no partition or no seed; and data without labels, which only
-    splits that never look at them can deal (``targets``)."""
+def check_arguments(seed=0, targets=False, **given):
+    """Refuse arguments of the wrong type, and data without labels unless ``targets`` allows it:
+    only splits that never look at labels can split it."""
     kinds = {"data": Dataset, "partition": Partition}
     for name, value in given.items():
         if not isinstance(value, kinds[name]):
@@ -22,7 +22,7 @@ def _door(seed=0, targets=False, **given):
     _check.whole("seed", seed, at_least=0)
 
 
-def _client_number(data, clients):
+def checked_count(data, clients):
     clients = _check.whole("clients", clients)
     most = min(data.n_train, data.n_test)
     if clients > most:
@@ -33,7 +33,7 @@ def _client_number(data, clients):
     return clients
 
 
-def _enough(data, need, have, what):
+def check_supply(data, need, have, what):
     short = (need > have).nonzero().squeeze(1).tolist()
     if short:
         c = short[0]

@@ -6,7 +6,7 @@ import torch
 
 from pfl_lib import _check
 from pfl_lib.data.dataset import Dataset
-from pfl_lib.partition.checks import _door
+from pfl_lib.partition.checks import check_arguments
 from pfl_lib.partition.natural import _drawn
 from pfl_lib.partition.table import Partition
 
@@ -36,7 +36,7 @@ def from_flower(
     Traceback (most recent call last):
     TypeError: partitioner must be one of flwr_datasets.partitioner, got 'dirichlet'
     """
-    _door(seed, targets=True, data=data)
+    check_arguments(seed, targets=True, data=data)
     share = _check.between("test_share", test_share, 0, 1, "()")
     least = _check.whole("min_samples", min_samples)
     if not hasattr(partitioner, "load_partition") or isinstance(partitioner, type):
@@ -56,7 +56,7 @@ def from_flower(
             kept.append((str(ids.get(number, number)), train, test))
     if not kept:
         raise ValueError(
-            f"{name} gives nobody min_samples={least} training samples and one to test on"
+            f"{name} gives no client min_samples={least} training samples and one for testing"
         )
     return Partition(
         name="flower",

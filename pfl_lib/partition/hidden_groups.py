@@ -6,7 +6,7 @@ import torch
 
 from pfl_lib import _check, _groups
 from pfl_lib._dealing import deal
-from pfl_lib.partition.checks import _door
+from pfl_lib.partition.checks import check_arguments
 from pfl_lib.partition.table import Partition
 
 
@@ -46,7 +46,7 @@ def grouped(
     >>> clients.groups
     tensor([0, 0, 1, 1, 2, 2, 3, 3, 4, 4])
     """
-    _door(seed, data=data)
+    check_arguments(seed, data=data)
     classes, clients, sizes, name = _groups.groups_of(
         data, setting, group_classes, group_clients, group_sizes, share, scale, over
     )
@@ -55,7 +55,7 @@ def grouped(
     train_sizes = torch.tensor(sizes)[member]
     train_counts = _groups.quota(train_sizes, dominating, weights, share, seed, "train")
     test_counts = _groups.test_quota(data, test_size, dominating, weights, share, seed)
-    _groups.must_suffice(data, train_counts, scale)
+    _groups.check_supply(data, train_counts, scale)
     train, _ = deal(data.y_train, 0, train_counts, seed, "grouped", "train")
     test, shared = deal(data.y_test, data.n_train, test_counts, seed, "grouped", "test")
 
@@ -107,7 +107,7 @@ def conflicting_labels(partition, data, shift=2):
     >>> (other.y != data.y).any().item()
     True
     """
-    _door(partition=partition, data=data)
+    check_arguments(partition=partition, data=data)
     if partition.groups is None:
         raise ValueError(f"the partition {partition.name!r} has no hidden groups to set at odds")
     _check.whole("shift", shift, at_most=10**6)

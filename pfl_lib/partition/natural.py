@@ -5,7 +5,7 @@ import torch
 from pfl_lib import _check
 from pfl_lib._dealing import groups_for_test, share_for_test
 from pfl_lib.data.dataset import Dataset
-from pfl_lib.partition.checks import _door
+from pfl_lib.partition.checks import check_arguments
 from pfl_lib.partition.table import Partition
 from pfl_lib.random import keyed_generator
 
@@ -39,7 +39,7 @@ def natural(
     >>> [len(rows) for rows in natural(data).train]
     [14, 14, 14, 14, 14]
     """
-    _door(seed, targets=True, data=data)
+    check_arguments(seed, targets=True, data=data)
     _check.one_of("part", part, ("train", "test"))
     least = _check.whole("min_samples", min_samples)
     by = _client_column(data, by)

@@ -7,7 +7,7 @@ from pfl_lib import _check
 from pfl_lib.data.dataset import Dataset
 from pfl_lib.data.own import read_arrays
 from pfl_lib.data.places import NOT_OFFERED, locate
-from pfl_lib.partition.checks import _door
+from pfl_lib.partition.checks import check_arguments
 from pfl_lib.partition.table import Partition
 
 _MNIST, _FASHION = ("mnist", "mnist_writers"), ("fashion_mnist",)
@@ -35,7 +35,7 @@ def published(name: str, data: Dataset, root: str | None = None) -> Partition:
     ...     print(error)
     data must be mnist or mnist_writers for 'fedala-mnist', got digits
     """
-    _door(data=data)
+    check_arguments(data=data)
     _check.one_of("name", name, PUBLISHED)
     file, sets, whose = PUBLISHED[name]
     if data.name not in sets:

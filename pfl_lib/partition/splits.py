@@ -7,7 +7,7 @@ import torch
 
 from pfl_lib import _check
 from pfl_lib._dealing import cut, deal, shuffled
-from pfl_lib.partition.checks import _client_number, _door, _enough
+from pfl_lib.partition.checks import check_arguments, check_supply, checked_count
 from pfl_lib.partition.table import Partition
 from pfl_lib.random import keyed_generator, keyed_number
 
@@ -20,8 +20,8 @@ def iid(data, clients, seed=0):
     >>> [len(rows) for rows in iid(data, clients=4).train]
     [360, 360, 359, 359]
     """
-    _door(seed, targets=True, data=data)
-    clients = _client_number(data, clients)
+    check_arguments(seed, targets=True, data=data)
+    clients = checked_count(data, clients)
     train = torch.randperm(data.n_train, generator=keyed_generator(seed, "iid", "train"))
     test = torch.randperm(data.n_test, generator=keyed_generator(seed, "iid", "test"))
     return Partition(
@@ -52,8 +52,8 @@ def pathological(data, clients, classes_per_client=2, seed=0, form="shards"):
     >>> (clients.counts(data) > 0).sum(1)  # how many classes each client holds
     tensor([2, 2, 2, 2, 2])
     """
-    _door(seed, data=data)
-    clients = _client_number(data, clients)
+    check_arguments(seed, data=data)
+    clients = checked_count(data, clients)
     _check.one_of("form", form, ("shards", "fedala"))
     classes = len(data.classes)
     per_client = _classes_per_client(data, classes_per_client)
@@ -78,7 +78,9 @@ def pathological(data, clients, classes_per_client=2, seed=0, form="shards"):
     parts = {}
     for part, labels, offset in (("train", data.y_train, 0), ("test", data.y_test, data.n_train)):
         have = torch.bincount(labels, minlength=classes)
-        _enough(data, holders, have, f"{part} samples, one for each client that holds the class")
+        check_supply(
+            data, holders, have, f"{part} samples, one for each client that holds the class"
+        )
         counts = torch.zeros(clients, classes, dtype=torch.int64)
         for c in range(classes):
             shards = torch.full((int(holders[c]),), int(have[c] // holders[c]))
@@ -160,8 +162,8 @@ def dirichlet(data, clients, a, form="fedacs", min_size=10, tries=100, seed=0):
     >>> clients.counts(data).sum() == data.n_train
     tensor(True)
     """
-    _door(seed, data=data)
-    clients = _client_number(data, clients)
+    check_arguments(seed, data=data)
+    clients = checked_count(data, clients)
     a = _check.positive("a", a)
     _check.one_of("form", form, ("fedacs", "fedala"))
     least = _check.whole("min_size", min_size)
@@ -238,8 +240,8 @@ def class_subset(data, clients=10, classes_per_client=6, iid=False, test_share=0
     >>> (clients.counts(data) > 0).sum(1)
     tensor([4, 4, 4, 4, 4])
     """
-    _door(seed, data=data)
-    clients = _client_number(data, clients)
+    check_arguments(seed, data=data)
+    clients = checked_count(data, clients)
     classes = len(data.classes)
     per_client = _classes_per_client(data, classes_per_client)
     if not 0 < _check.between("test_share", test_share, 0, 1) < 1:
@@ -248,7 +250,7 @@ def class_subset(data, clients=10, classes_per_client=6, iid=False, test_share=0
     have = torch.bincount(data.y_train, minlength=classes)
     each = have // clients
     tested = torch.round(test_share * each).long().clamp_min(1).minimum(each - 1)
-    _enough(
+    check_supply(
         data,
         torch.full_like(have, 2 * clients),
         have,

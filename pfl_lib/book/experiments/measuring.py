@@ -66,7 +66,7 @@ def pick(scale, scales):
 
 def part_of(cases, named_cases="", named_methods=""):
     """What ``measure(only=...)`` takes, from the parameters of a notebook: names with semicolons
-    between them; nothing said means all.
+    between them; empty means all.
 
     >>> case = Case(None, {"Separate": None, "FedAvg": None}, rounds=1)
     >>> part_of({"a": case, "b": case}, "b")
@@ -344,7 +344,7 @@ def _end_of(case, method, seed, history, end):
 
 
 def _write_progress(where, number, total, now, place, case):
-    """Say how far the experiment is, for whoever watches from outside."""
+    """Write how far the experiment is, for monitoring from outside."""
     where.mkdir(parents=True, exist_ok=True)
     side = where / "progress.part"
     words = {"run": number, "runs": total, "now": now, "folder": place.name, "rounds": case.rounds}

@@ -12,7 +12,7 @@ from pfl_lib.methods import BY_NAME, FedALA, algorithm
 def yardsticks():
     """What every table should hold beside Separate, since it costs nothing to think of.
 
-    FedAvg's model after one more local phase at home, and FedAvg's model that is told how often
+    FedAvg's model after one more local phase at home, and FedAvg's model that is given how often
     each client meets each class.
 
     >>> list(yardsticks())

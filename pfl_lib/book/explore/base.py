@@ -200,7 +200,7 @@ class Explorer(anywidget.AnyWidget):
         state = {"_settings": self._settings, **self.settings}
         kind = type(self).__name__
         place = f'<div id="{name}" class="pfl-explorer" data-explorer="{kind}"></div>'
-        given = _harmless({"id": name, "name": kind, "state": state})
+        given = _script_json({"id": name, "name": kind, "state": state})
         return (
             f"<style>{self._css}</style>\n{place}\n"
             f"<noscript>{html.escape(repr(self))}: this figure needs JavaScript.</noscript>\n"
@@ -222,7 +222,7 @@ def _text(name):
     return text
 
 
-def _harmless(value):
+def _script_json(value):
     """JSON that may stand inside a script element, whatever the labels say."""
     text = json.dumps(value, allow_nan=False)  # ASCII only: no U+2028 either
     for sign in "<>&":
