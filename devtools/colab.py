@@ -100,15 +100,15 @@ def decoy(folder, name):
         wheel.writestr(f"{info}/RECORD", "")
 
 
-def machine(python, room):
+def machine(python, workspace):
     """A fresh machine for one notebook: an empty layer over the bare environment."""
     code = "import sys; print(*(p for p in sys.path if p.endswith('-packages')), sep='\\n')"
     command = [str(python), "-c", code]
     packages = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    subprocess.run([str(python), "-m", "venv", "--without-pip", str(room)], check=True)
-    own = next((room / "lib").glob("python3*")) / "site-packages"
+    subprocess.run([str(python), "-m", "venv", "--without-pip", str(workspace)], check=True)
+    own = next((workspace / "lib").glob("python3*")) / "site-packages"
     (own / "bare.pth").write_text(packages)
-    return room / "bin" / "python"
+    return workspace / "bin" / "python"
 
 
 def run_alone(path, bare, wheelhouse, timeout=900, uploaded=()):
@@ -119,17 +119,17 @@ def run_alone(path, bare, wheelhouse, timeout=900, uploaded=()):
     notebook = nbformat.read(path, as_version=4)
     probe = nbformat.v4.new_code_cell(_AFTERWARDS)
     notebook.cells.append(probe)
-    with tempfile.TemporaryDirectory(prefix="colab-") as room:
-        room = Path(room)
-        python = machine(bare, room / "machine")
+    with tempfile.TemporaryDirectory(prefix="colab-") as workspace:
+        workspace = Path(workspace)
+        python = machine(bare, workspace / "machine")
         for name in ("home", "content", "kernels/colab"):
-            (room / name).mkdir(parents=True)
+            (workspace / name).mkdir(parents=True)
         for file in uploaded:
-            shutil.copy(file, room / "content")
+            shutil.copy(file, workspace / "content")
         settings = {
             "PIP_NO_INDEX": "1",
             "PIP_FIND_LINKS": str(wheelhouse),
-            "HOME": str(room / "home"),
+            "HOME": str(workspace / "home"),
             "OMP_NUM_THREADS": "1",
         }
         # nothing of ours may reach the kernel by another way
@@ -141,14 +141,14 @@ def run_alone(path, bare, wheelhouse, timeout=900, uploaded=()):
             "language": "python",
             "env": settings,
         }
-        (room / "kernels" / "colab" / "kernel.json").write_text(json.dumps(kernel))
-        specs = KernelSpecManager(kernel_dirs=[str(room / "kernels")])
+        (workspace / "kernels" / "colab" / "kernel.json").write_text(json.dumps(kernel))
+        specs = KernelSpecManager(kernel_dirs=[str(workspace / "kernels")])
         manager = AsyncKernelManager(kernel_name="colab", kernel_spec_manager=specs)
         client = NotebookClient(
             notebook,
             km=manager,
             timeout=timeout,
-            resources={"metadata": {"path": str(room / "content")}},
+            resources={"metadata": {"path": str(workspace / "content")}},
         )
         client.owns_km = True  # else the kernel would outlive the notebook
         began = time.monotonic()
@@ -170,8 +170,8 @@ def main(names, jobs=2):
         for path in all_notebooks()
         if not names or any(path.stem.startswith(name) for name in names)
     ]
-    room = tempfile.TemporaryDirectory()
-    bare, wheelhouse = environment(), wheels(Path(room.name))
+    workspace = tempfile.TemporaryDirectory()
+    bare, wheelhouse = environment(), wheels(Path(workspace.name))
 
     def one(path):
         try:

@@ -256,7 +256,7 @@ def tls():
         with LocalNetwork(2, tls=keys) as network:
             number = network.submit(the_plan, out)
             record = network.wait(number, out, seconds=1500)
-            plain = speaks_plainly(network.port)
+            plain = answers_unencrypted(network.port)
         state = load_file(Path(out) / record["runs"][0]["state"])
         fed = the_plan.federation()
         return {
@@ -344,7 +344,7 @@ def secagg(clients=5, rounds=2):
     }
 
 
-def speaks_plainly(port, address="127.0.0.1"):
+def answers_unencrypted(port, address="127.0.0.1"):
     """Does the SuperLink answer a question that is not encrypted?"""
     with socket.create_connection((address, port), timeout=5) as one:
         one.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -521,7 +521,7 @@ def knock(network, place):
     network.start_node(FIVE)
     code = network.processes.pop(f"node{FIVE}").wait(200)
     lines = [line.strip() for line in network.log(f"node{FIVE}").splitlines() if "[code" in line]
-    plain = place.do(speaks_plainly, network.port, CENTRE)
+    plain = place.do(answers_unencrypted, network.port, CENTRE)
     if code == 0 or plain:
         raise AssertionError(f"a stranger was let in: {code}, {plain}")
     return {"exit code": code, "said": lines, "answers without encryption": plain}

@@ -39,11 +39,11 @@ SETTINGS = {"MPLBACKEND": "module://matplotlib_inline.backend_inline", "OMP_NUM_
 class Template:
     """A process that forks a kernel for every connection file it is handed.
 
-    It listens at ``address``, a socket in the folder ``room``, and ends with whoever made it.
+    It listens at ``address``, a socket in the folder ``workspace``, and ends with its parent.
     """
 
-    def __init__(self, room):
-        self.address = str(Path(room) / "template")
+    def __init__(self, workspace):
+        self.address = str(Path(workspace) / "template")
         with socket.socket(socket.AF_UNIX) as door:
             door.bind(self.address)
             door.listen()
@@ -58,9 +58,9 @@ class Template:
         self.process.wait()
 
 
-def template(room):
+def template(workspace):
     """A ``Template``, where a process may be forked after so much has been imported, or None."""
-    return Template(room) if sys.platform == "linux" else None
+    return Template(workspace) if sys.platform == "linux" else None
 
 
 def fork(address, connection_file, folder):

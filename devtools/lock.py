@@ -69,8 +69,8 @@ def write(path, found):
 
 
 def main():
-    with tempfile.TemporaryDirectory() as room:
-        side = Path(room) / "lock"
+    with tempfile.TemporaryDirectory() as workspace:
+        side = Path(workspace) / "lock"
         side.write_text(compiled())
         found = read(side)
     version = f"{found['torch'][0]}+cpu"

@@ -43,9 +43,9 @@ def build(folder=ROOT / "dist"):
     folder.mkdir(parents=True, exist_ok=True)
     for old in (*folder.glob("pfl_lib-*.tar.gz"), *folder.glob("pfl_lib-*.whl")):
         old.unlink()
-    with tempfile.TemporaryDirectory() as room:
+    with tempfile.TemporaryDirectory() as workspace:
         # a copy, since building leaves folders behind
-        source = Path(room) / "source"
+        source = Path(workspace) / "source"
         ignore = shutil.ignore_patterns("__pycache__", "*.pyc", "round-*", "done-*")
         for name in ("pfl_lib", "results"):
             shutil.copytree(ROOT / name, source / name, ignore=ignore)
@@ -55,8 +55,8 @@ def build(folder=ROOT / "dist"):
         archive = next(folder.glob("pfl_lib-*.tar.gz"))
         # the wheel from the archive: what is not in the archive would be missed here
         with tarfile.open(archive) as packed:
-            packed.extractall(room, filter="data")
-        _call("wheel", next(Path(room).glob("pfl_lib-*")), folder)
+            packed.extractall(workspace, filter="data")
+        _call("wheel", next(Path(workspace).glob("pfl_lib-*")), folder)
     return archive, next(folder.glob("pfl_lib-*.whl"))
 
 

@@ -33,11 +33,11 @@ CLOCK = "import os; print(sum(os.times()[:4]))"
 _kernels = None  # how this worker starts kernels
 
 
-def _prepare(parent, room, address):
+def _prepare(parent, workspace, address):
     """A worker leaves Ctrl-C to its parent, and dies with it; its kernels die with the worker."""
     global _kernels
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ |= {"OMP_NUM_THREADS": "1", "JUPYTER_RUNTIME_DIR": room}
+    os.environ |= {"OMP_NUM_THREADS": "1", "JUPYTER_RUNTIME_DIR": workspace}
     _kernels = kernels.manager(address)
 
     def watch():
@@ -162,10 +162,10 @@ def run(paths=None, jobs=None):
     todo.sort(key=lambda path: -expected.get(path, 1e9))
     progress, wrong = Progress(len(todo), expected, jobs), []
     running, waiting = {}, list(todo)
-    with tempfile.TemporaryDirectory(prefix="pfl-") as room:  # short: sockets have short names
-        os.environ["PFL_CANARIES"] = room  # all notebooks have the same library
-        template = kernels.template(room)
-        begin = (os.getpid(), room, template and template.address)
+    with tempfile.TemporaryDirectory(prefix="pfl-") as workspace:  # short: sockets have short names
+        os.environ["PFL_CANARIES"] = workspace  # all notebooks have the same library
+        template = kernels.template(workspace)
+        begin = (os.getpid(), workspace, template and template.address)
         pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _prepare, begin)
         try:
             while waiting or running:

@@ -314,8 +314,8 @@ def leaks(windows=40, clip=1.0):
                 truth = data.normalized(data.x[torch.cat(one.train)], torch.float64)
                 for i in range(fed.m):
                     guess = leakage.strongest(fed.network.unflatten(change[i])["output.weight"])
-                    right.append(alike(guess, truth[i]))
-                    wrong.append(alike(guess, truth[(i + 1) % fed.m]))
+                    right.append(correlation(guess, truth[i]))
+                    wrong.append(correlation(guess, truth[(i + 1) % fed.m]))
             found.append(statistics.mean(right))
             chance.append(statistics.mean(wrong))
         rows.append({"epsilon": epsilon, "noise": noise, "window": spread(found),
@@ -324,7 +324,7 @@ def leaks(windows=40, clip=1.0):
     return {"data": "watch", "clip": clip, "windows": windows, "rows": rows}
 
 
-def alike(one, other):
+def correlation(one, other):
     """The size of the correlation of two vectors."""
     return torch.corrcoef(torch.stack([one, other]))[0, 1].abs().item()
 

@@ -613,9 +613,9 @@ def test_an_error_in_one_client_ends_all_work_and_leaves_the_threads_usable(data
         return network
 
     with pytest.raises(RuntimeError, match="client 1 is ill"):
-        engines.deal(task, fed.network, list(range(40)), 2)
+        engines.on_threads(task, fed.network, list(range(40)), 2)
     count = len(worked)
-    assert engines.deal(lambda network, job: job, fed.network, [3, 4, 5], 2) == [3, 4, 5]
+    assert engines.on_threads(lambda network, job: job, fed.network, [3, 4, 5], 2) == [3, 4, 5]
     assert len(worked) == count  # nobody went on working
     assert torch.equal(train(fed, fed.initial(), fed.everyone), done)
 
@@ -628,9 +628,9 @@ def test_two_threads_never_share_a_network(data, unequal):
         both.wait(timeout=60)  # both jobs have one at the same time
         return network
 
-    first, second = engines.deal(task, fed.network, [0, 1], 2)
+    first, second = engines.on_threads(task, fed.network, [0, 1], 2)
     assert first is not second and fed.network not in (first, second)
-    again = engines.deal(task, fed.network, [0, 1], 2)
+    again = engines.on_threads(task, fed.network, [0, 1], 2)
     assert {id(n) for n in again} == {id(first), id(second)}  # and the copies are used again
 
 
@@ -645,7 +645,7 @@ def test_tiny_numbers_count_as_zero_while_clients_train_and_only_then(
     tiny = torch.tensor(1e-39)
     torch.set_flush_denormal(before)
     try:
-        found = engines.deal(lambda *_: (tiny * 1).item(), network, [0, 1, 2], workers)
+        found = engines.on_threads(lambda *_: (tiny * 1).item(), network, [0, 1, 2], workers)
         after = (tiny * 1).item()
     finally:
         torch.set_flush_denormal(False)
@@ -656,11 +656,11 @@ def test_tiny_numbers_count_as_zero_while_clients_train_and_only_then(
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks are a matter of Unix")
 def test_a_fork_makes_its_own_threads(data, unequal):
     fed = federation(data, unequal, "threads")
-    engines.deal(lambda network, job: job, fed.network, [0, 1], 2)
+    engines.on_threads(lambda network, job: job, fed.network, [0, 1], 2)
     child = os.fork()
     if child == 0:  # a pool whose threads are gone would wait for ever
         signal.alarm(60)
-        answers = engines.deal(lambda network, job: job, fed.network, [0, 1], 2)
+        answers = engines.on_threads(lambda network, job: job, fed.network, [0, 1], 2)
         os._exit(0 if answers == [0, 1] else 1)
     assert os.waitpid(child, 0)[1] == 0
 

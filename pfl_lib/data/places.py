@@ -27,7 +27,7 @@ NOT_OFFERED = "this library does not download it"
 def locate(
     name, root, find, wanted, fetch=None, why_not="downloading was not allowed (download=False)"
 ):
-    """What ``look(base)`` finds in the first folder that has it; fetched if it may be.
+    """What ``find(base)`` finds in the first folder that has it; fetched if it may be.
 
     ``look`` gives None where there is nothing.  ``wanted`` says in words what was looked for.
     ``fetch(folder)`` puts the files into a folder, in the layout that ``look`` knows; without it

@@ -98,7 +98,7 @@ class ModelFederation(DeprecatedTrain):
         self.head_mask = self._mask_of(models.head_prefixes(module))
         self.buffer_mask = torch.arange(self.d, device=self.device) >= self.network.trained
         self.norm_mask = self._mask_of(_norms(module))
-        self.network.channels_last, kept = _tried_out(
+        self.network.channels_last, kept = _probe(
             module, form, min(self.settings.batch_size, max(self.sample_counts))
         )
         self._activations = kept * self.dtype.itemsize // 4  # bytes of one client's batch
@@ -165,10 +165,10 @@ class ModelFederation(DeprecatedTrain):
         The last vector among the head's parameters; whether the logits move with it is tried out.
         """
         if "head bias" not in self._found:
-            self._found["head bias"] = self._look_for_head_bias()
+            self._found["head bias"] = self._find_head_bias()
         return self._found["head bias"]
 
-    def _look_for_head_bias(self) -> Tensor | None:
+    def _find_head_bias(self) -> Tensor | None:
         for name, where in reversed(list(self.network.slices())):
             if self.head_mask[where].all() and "bias" in name.rpartition(".")[2]:
                 columns = torch.arange(where.start, where.stop, device=self.device)
@@ -192,10 +192,10 @@ class ModelFederation(DeprecatedTrain):
         First the rows of its matrix, then its bias.  Whether the logits come out is tried out.
         """
         if "linear head" not in self._found:  # shared with this federation in other rounds
-            self._found["linear head"] = self._look_for_linear_head()
+            self._found["linear head"] = self._find_linear_head()
         return self._found["linear head"]
 
-    def _look_for_linear_head(self) -> tuple[int, int, int] | None:
+    def _find_linear_head(self) -> tuple[int, int, int] | None:
         if self.head_bias is None or not hasattr(self.network.module, "features"):
             return None
         columns = self.head_mask.cpu().nonzero().flatten().tolist()
@@ -339,7 +339,7 @@ def _check_output(module: nn.Module, form: SampleForm, loss: str) -> None:
 
 
 @torch.no_grad()
-def _tried_out(module: nn.Module, form: SampleForm, batch_size: int) -> tuple[bool, int]:
+def _probe(module: nn.Module, form: SampleForm, batch_size: int) -> tuple[bool, int]:
     """May images lie channels last (a forward with ``x.view(len(x), -1)``, as many textbooks have
     it, cannot read those), and how many bytes does autograd keep for one batch?"""
     x = _some_samples(module, form)

@@ -110,14 +110,16 @@ def in_chunks(
         for name in changed:
             result[name].index_copy_(0, at, done[name])
 
-    deal(one_chunk, network, [order[a : a + chunk] for a in range(0, len(order), chunk)], workers)
+    on_threads(
+        one_chunk, network, [order[a : a + chunk] for a in range(0, len(order), chunk)], workers
+    )
     if work.step == "descend" and "steps" in given:
         made = torch.tensor(counts, dtype=given["steps"].dtype, device=device)
         result["steps"] = given["steps"] + made * work.repeats
     return dict(given) | result
 
 
-def deal(
+def on_threads(
     task: Callable[[Network, Any], Any], network: Network, jobs: Sequence[Any], workers: int
 ) -> list[Any]:
     """``task(network, job)`` for every job, on ``workers`` threads with one core and a network of

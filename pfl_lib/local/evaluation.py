@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from pfl_lib import metrics
 from pfl_lib.local.batches import Samples
-from pfl_lib.local.engines import deal
+from pfl_lib.local.engines import on_threads
 from pfl_lib.local.network import Network, channels_last, mean_loss
 from pfl_lib.local.stacked import dense_forward, pad
 
@@ -25,7 +25,7 @@ def evaluate_loop(
         logits = network.logits(w[row], samples.inputs(samples.index[i]))
         y = samples.labels[i]
         if not _summed(network, metric):
-            value, its_loss = _judged(network.objective, metric, logits.to(counted), y)
+            value, its_loss = _measured(network.objective, metric, logits.to(counted), y)
             accuracy.append(value)
             loss.append(its_loss)
             continue
@@ -59,7 +59,7 @@ def evaluate(
             outs = [_logits(network, models, samples.inputs(i.clamp(min=0))) for i in index]
             for row, out in zip(rows, torch.cat(outs, 1).to(counted)):
                 y = samples.labels[who[row]]
-                found = _judged(network.objective, metric, out[: len(y)], y)
+                found = _measured(network.objective, metric, out[: len(y)], y)
                 right[row], loss[row] = found
             return
         labels = pad([samples.labels[who[r]] for r in rows]).split(BLOCK, 1)
@@ -75,7 +75,9 @@ def evaluate(
         right.index_copy_(0, at, sums[0])
         loss.index_copy_(0, at, sums[1])
 
-    deal(one_chunk, network, [order[a : a + chunk] for a in range(0, len(order), chunk)], workers)
+    on_threads(
+        one_chunk, network, [order[a : a + chunk] for a in range(0, len(order), chunk)], workers
+    )
     return right, loss
 
 
@@ -84,7 +86,7 @@ def _summed(network: Network, metric: str) -> bool:
     return network.objective == "cross_entropy" and metric == "accuracy"
 
 
-def _judged(objective: str, metric: str, out: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def _measured(objective: str, metric: str, out: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Metric and mean loss of one client, from all its outputs.
 
     A loss that is NaN counts as infinite: NaN for both would mean that it was not measured.

@@ -67,7 +67,7 @@ class Draws:
 
 
 class KeyedDropout(nn.Module):
-    """``nn.Dropout`` or one of its kin (``kind``) whose draws are keyed."""
+    """``nn.Dropout`` or one of its variants (``kind``) whose draws are keyed."""
 
     def __init__(self, kind: type[nn.Module], p: float, draws: Draws):
         super().__init__()

@@ -194,7 +194,7 @@ def _descend_together(
                 )
     if by_hand:
         for name, where in network.slices():
-            s["w"][:, where] = _turned(pieces[name]["w"]).flatten(1)
+            s["w"][:, where] = _transposed(pieces[name]["w"]).flatten(1)
     return {"w": s["w"]}
 
 
@@ -206,14 +206,14 @@ def _pieces(network: Network, s: Mapping[str, Tensor]) -> dict[str, dict[str, Te
     pieces = {}
     for (name, where), shape in zip(network.slices(), network.shapes):
         piece = {n: r[:, where].reshape(-1, *shape) for n, r in s.items() if n != "strength"}
-        piece = {n: _turned(r) for n, r in piece.items()}
+        piece = {n: _transposed(r) for n, r in piece.items()}
         if "strength" in s:
             piece["strength"] = s["strength"].view(-1, *[1] * len(shape))
         pieces[name] = {n: r.clone(memory_format=torch.contiguous_format) for n, r in piece.items()}
     return pieces
 
 
-def _turned(stack: Tensor) -> Tensor:
+def _transposed(stack: Tensor) -> Tensor:
     """A stack of matrices, each transposed; vectors as they are."""
     return stack.transpose(1, 2) if stack.ndim == 3 else stack
 
@@ -225,7 +225,9 @@ def _dense_step(
 
     Autograd would do the same products, but write each into a tensor of its own and copy.
     """
-    inputs, out = dense_forward(layers, {n: _turned(p["w"]) for n, p in pieces.items()}, batch.x)
+    inputs, out = dense_forward(
+        layers, {n: _transposed(p["w"]) for n, p in pieces.items()}, batch.x
+    )
     # d loss / d logits = (softmax − one-hot) · weight, where the weights sum to 1
     error = out.transpose(1, 2).softmax(1)  # classes first, as it lies in memory
     error *= batch.weight[:, None, :]
@@ -235,7 +237,7 @@ def _dense_step(
     for layer, x in zip(reversed(layers), reversed(inputs)):
         matrix, bias = pieces[f"{layer}.weight"], pieces[f"{layer}.bias"]
         first = layer == layers[0]
-        below = error if first else torch.bmm(error, _turned(matrix["w"])).mul_(x > 0)
+        below = error if first else torch.bmm(error, _transposed(matrix["w"])).mul_(x > 0)
         if client.rule.optimizer == "sgd" and matrix.keys() == {"w"}:  # gradient and move in one
             matrix["w"].baddbmm_(x.transpose(1, 2), error, alpha=-client.lr)
         else:
