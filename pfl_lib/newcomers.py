@@ -13,7 +13,7 @@ from torch import Tensor
 from pfl_lib import _check, _objectives, methods
 from pfl_lib._show import Shown
 from pfl_lib.federation import Federation, checked_federation
-from pfl_lib.methods.base import Algorithm, State
+from pfl_lib.methods.base import Algorithm, State, as_method
 from pfl_lib.rounds import run
 
 
@@ -55,7 +55,7 @@ class Served:
 
 
 def serve_newcomers(
-    method: Algorithm, state: State, fed: Federation, newcomers: Federation
+    method: Algorithm | str, state: State, fed: Federation, newcomers: Federation
 ) -> Served:
     """Serve ``newcomers``, who took no part in the run on ``fed`` that ended in ``state``.
 
@@ -74,8 +74,7 @@ def serve_newcomers(
     >>> served.received, served.mean > 0.5
     ('the shared body with a head trained locally', True)
     """
-    if not isinstance(method, Algorithm):
-        raise TypeError(f"method must be an Algorithm, got {method!r}; see algorithm(name)")
+    method = as_method("method", method)
     if not isinstance(state, State):
         raise TypeError(
             f"state must be the State that a run ended in, history.state, got {state!r}"
@@ -99,7 +98,7 @@ def compare_newcomers(
     fed: Federation,
     newcomers: Federation,
     rounds: int,
-    algorithms: Mapping[str, Algorithm] | None = None,
+    algorithms: Mapping[str, Algorithm | str] | None = None,
     progress: bool = True,
 ) -> Shown:
     """Train every method on ``fed``, serve ``newcomers``, and show who fares how: a table.

@@ -17,7 +17,7 @@ from pfl_lib.callbacks import Callback, Moment
 from pfl_lib.faults import Answering, BrokenClients, Guarded, in_words, named
 from pfl_lib.federation import checked_clients, checked_federation
 from pfl_lib.history import History
-from pfl_lib.methods.base import Algorithm, State
+from pfl_lib.methods.base import Algorithm, State, as_method
 from pfl_lib.random import keyed_generator
 
 #: What becomes of a client whose model or loss is no longer finite.
@@ -26,7 +26,7 @@ ADVICE = "a smaller learning rate, or a smaller step on the server, usually help
 
 
 def run(
-    algorithm: Algorithm,
+    algorithm: Algorithm | str,
     fed,
     rounds: int,
     *,
@@ -42,6 +42,7 @@ def run(
 ) -> History:
     """Run ``algorithm`` on ``fed`` for ``rounds`` rounds; resume where ``checkpoint`` ends.
 
+    A name, such as "fedavg", is the method with its usual hyper-parameters.
     ``participation`` is the share of clients that take part in a round, drawn anew each round by
     the federation's seed.  Models are tested every ``evaluate_every`` rounds and after the last.
     ``test_clients`` are the numbers of those that are asked for a test (None: all of them); the
@@ -65,6 +66,7 @@ def run(
     rounds = _check.whole("rounds", rounds)
     evaluate_every = _check.whole("evaluate_every", evaluate_every)
     checkpoint_every = _check.whole("checkpoint_every", checkpoint_every)
+    algorithm = as_method("algorithm", algorithm)
     _check_method(algorithm, participation, broken)
     _check_folder("checkpoint", checkpoint)
     _check_folder("state_folder", state_folder)
@@ -128,8 +130,6 @@ def _notify(callbacks: Sequence[Callback], what: str, now: Moment) -> None:
 
 
 def _check_method(algorithm: Algorithm, participation: float, broken: str) -> None:
-    if not isinstance(algorithm, Algorithm):
-        raise TypeError(f"algorithm must be an Algorithm, got {algorithm!r}; see algorithm(name)")
     _check.between("participation", participation, 0, 1, "(]")
     if participation < 1 and not algorithm.partial:
         raise ValueError(

@@ -126,6 +126,34 @@ def test_the_learning_rate_follows_its_schedule(data, clients):
     assert fed.describe()["lr"] == fed.at(3).describe()["lr"] == [0.08, 0.5, 2]
 
 
+def test_a_cosine_falls_as_torch_has_it_and_then_stays(data, clients):
+    fed = federation(data, clients, lr=("cosine", 0.08, 5))
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.08)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=5)
+    for k in range(5):
+        assert fed.at(k).settings.lr == pytest.approx(scheduler.get_last_lr()[0])
+        optimizer.step()
+        scheduler.step()
+    assert fed.at(9).settings.lr == fed.at(4).settings.lr > 0
+
+
+def test_a_warmup_rises_to_its_schedule(data, clients):
+    fed = federation(data, clients, lr=["warmup", 4, ["power", 0.08, 1.0]])
+    rates = [fed.at(k).settings.lr for k in range(6)]
+    assert rates == pytest.approx([0.02, 0.02, 0.02, 0.02, 0.016, 0.08 / 6])
+
+
+def test_a_run_with_a_schedule_resumes(data, clients, tmp_path):
+    fed = federation(data, clients, lr=("warmup", 2, ("cosine", 0.08, 4)))
+    whole = run(algorithm("fedavg"), fed, 4, progress=False)
+    run(algorithm("fedavg"), fed, 2, checkpoint=tmp_path, progress=False)
+    resumed = run(algorithm("fedavg"), fed, 4, checkpoint=tmp_path, progress=False)
+    assert torch.equal(resumed.state.x, whole.state.x)
+    other = federation(data, clients, lr=("warmup", 2, ("cosine", 0.08, 5)))
+    with pytest.raises(ValueError, match="lr"):
+        run(algorithm("fedavg"), other, 5, checkpoint=tmp_path, progress=False)
+
+
 def test_only_what_differs_is_recorded(data, clients):
     names = {"momentum", "nesterov", "weight_decay", "clip"}
     assert not names & set(federation(data, clients).describe())
@@ -153,8 +181,11 @@ def test_it_travels(data, clients):
         ({"nesterov": True}, "nesterov must be False where momentum is 0"),
         ({"weight_decay": -1.0}, "weight_decay must"),
         ({"clip": 0}, "clip must"),
-        ({"lr": (0.1, 0.5)}, r"lr must be a number or \(first, factor, every\)"),
-        ({"lr": (0.1, 0.5, 0)}, r"lr \(every\) must"),
+        ({"lr": (0.1, 0.5)}, r"lr must be a number, \(first, factor, every\)"),
+        ({"lr": (0.1, 0.5, 0)}, "the rounds between steps of lr must"),
+        ({"lr": ("cosine", 0.1, 0)}, "the rounds of lr must"),
+        ({"lr": ("warmup", 2, -1.0)}, "lr must"),
+        ({"lr": ("clients", 0.1, 0.2)}, "lr must be a number, "),
     ],
 )
 def test_bad_settings_are_refused(data, clients, how, words):

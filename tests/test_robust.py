@@ -69,7 +69,7 @@ def test_a_robust_method_keeps_its_hyper_parameters_and_can_be_told_apart():
     "call, said",
     [
         (lambda: robust(pfl_lib.algorithm("fedamp", self_weight=0.2)), "method must be one that"),
-        (lambda: robust("fedavg"), "method must be one that averages"),
+        (lambda: robust("separate"), "method must be one that averages"),
         (lambda: robust(pfl_lib.algorithm("fedavg"), "mean"), "rule must be one of"),
         (lambda: robust(pfl_lib.algorithm("fedavg"), faulty=-1), "faulty must be"),
         (lambda: trimmed_mean(W, 3), "faulty must be below half of the 5"),

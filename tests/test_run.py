@@ -155,10 +155,20 @@ def test_a_diverging_client_is_named_in_its_round(data):
         run(algorithm("separate"), fed, 20, progress=False)
 
 
+def test_a_method_by_its_name_has_its_usual_hyper_parameters(data):
+    fed = federation(data)
+    by_name = run("fedprox", fed, 2, progress=False)
+    as_such = run(algorithm("fedprox"), fed, 2, progress=False)
+    assert torch.equal(by_name.state.x, as_such.state.x)
+    assert by_name.settings == as_such.settings
+
+
 def test_bad_calls(data):
     fed = federation(data)
-    with pytest.raises(TypeError, match="algorithm must be an Algorithm, got 'fedavg'"):
-        run("fedavg", fed, 1)
+    with pytest.raises(TypeError, match=r"algorithm must be a method such as .*, got None"):
+        run(None, fed, 1)
+    with pytest.raises(ValueError, match=r"name must be one of .* got 'fedavgg'. Did you mean"):
+        run("fedavgg", fed, 1)
     with pytest.raises(ValueError, match="rounds must be a whole number >= 1, got 0"):
         run(FEDAMP, fed, 0)
     with pytest.raises(ValueError, match=r"participation must lie in \(0, 1\], got 0"):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from pfl_lib import _check, _objectives, models
+from pfl_lib import _check, _objectives, _schedules, models
 from pfl_lib.data.dataset import SampleForm
 from pfl_lib.local.network import Network, activation_bytes, channels_last
 from pfl_lib.local.parts import NORMALIZATION, refuse_unsupported, state_buffers
@@ -36,7 +36,7 @@ class ModelFederation(DeprecatedTrain):
         form: SampleForm,
         sample_counts: Sequence[int],
         *,
-        lr: float | tuple[float, float, int] = 0.01,
+        lr: float | tuple[Any, ...] = 0.01,
         optimizer: str = "sgd",
         momentum: float = 0.0,
         nesterov: bool = False,
@@ -54,12 +54,14 @@ class ModelFederation(DeprecatedTrain):
         metric: str | None = None,
     ):
         self.loss, self.metric = _objectives.checked(loss, metric)
-        self.lr = _checked_schedule(lr)  # of all rounds; ``settings.lr`` is this round's
+        _schedules.check_value("lr", lr, by_client=False)
+        # of all rounds; ``settings.lr`` is this round's
+        self.lr = tuple(lr) if isinstance(lr, list) else lr
         _check_optimizer(optimizer, momentum, nesterov)
         if weight_decay is None:
             weight_decay = 0.01 if optimizer == "adamw" else 0.0  # as torch has it
         self.settings = Settings(
-            lr=lr_in_round(self.lr, 0),
+            lr=_schedules.at_round("lr", self.lr, 0),
             optimizer=optimizer,
             momentum=float(momentum),
             nesterov=nesterov,
@@ -129,7 +131,7 @@ class ModelFederation(DeprecatedTrain):
         here = copy.copy(self)
         here.k = k
         if isinstance(getattr(self, "lr", None), tuple):
-            here.settings = replace(self.settings, lr=lr_in_round(self.lr, k))
+            here.settings = replace(self.settings, lr=_schedules.at_round("lr", self.lr, k))
         return here
 
     def describe(self) -> dict[str, Any]:
@@ -148,7 +150,7 @@ class ModelFederation(DeprecatedTrain):
             "dtype": str(self.dtype),
             **({"precision": self.precision} if self.precision != "full" else {}),
             **self.settings.as_data(),
-            **({"lr": list(self.lr)} if isinstance(self.lr, tuple) else {}),
+            **({"lr": _schedules.as_data(self.lr)} if isinstance(self.lr, tuple) else {}),
             **({"loss": self.loss} if self.loss != "cross_entropy" else {}),
             **({"metric": self.metric} if self.metric != "accuracy" else {}),
         }
@@ -222,26 +224,6 @@ class ModelFederation(DeprecatedTrain):
             if name.startswith(prefixes):
                 mask[where] = True
         return mask.to(self.device)
-
-
-def lr_in_round(lr: float | tuple[float, float, int], k: int) -> float:
-    """The learning rate of round ``k``: a number, or first·factor^(k // every)."""
-    if not isinstance(lr, tuple):
-        return lr
-    first, factor, every = lr
-    return first * factor ** (k // every)
-
-
-def _checked_schedule(lr: Any) -> float | tuple[float, float, int]:
-    if not isinstance(lr, (tuple, list)):
-        return _check.positive("lr", lr)
-    if len(lr) != 3:
-        raise ValueError(f"lr must be a number or (first, factor, every), got {lr!r}")
-    return (
-        _check.positive("lr (first)", lr[0]),
-        _check.positive("lr (factor)", lr[1]),
-        _check.whole("lr (every)", lr[2]),
-    )
 
 
 def _check_optimizer(optimizer: Any, momentum: Any, nesterov: Any) -> None:

@@ -42,8 +42,10 @@ class LocalFederation(ModelFederation):
     parameters are refused.
     ``optimizer`` is "sgd" (with ``momentum`` and ``nesterov``, as in torch), "adam" or "adamw";
     each begins afresh in every local phase.  ``weight_decay`` is torch's (None: 0, for "adamw"
-    0.01), ``clip`` the largest norm of a client's gradient.  ``lr`` is a number, or (first, factor,
-    every): multiplied by the factor after so many rounds.
+    0.01), ``clip`` the largest norm of a client's gradient.  ``lr`` is a number, or a
+    schedule over rounds: (first, factor, every), multiplied by the factor after so many rounds;
+    ("power", first, p), divided by (k + 1)^p in round k; ("cosine", first, rounds), half a cosine
+    from first towards 0; or ("warmup", rounds, lr), which rises to one of these in even steps.
     ``loss`` is "cross_entropy"; "mse", the squared error of targets that are numbers; or "bce", the
     binary cross-entropy of several labels at once, each 0.0 or 1.0: both are means over the columns
     of ``data.y``, which then holds targets (see :func:`pfl_lib.data.from_arrays`).  ``metric`` is
@@ -83,7 +85,7 @@ class LocalFederation(ModelFederation):
         partition: Partition,
         model: str | nn.Module = "mlp",
         *,
-        lr: float | tuple[float, float, int] = 0.01,
+        lr: float | tuple[Any, ...] = 0.01,
         optimizer: str = "sgd",
         momentum: float = 0.0,
         nesterov: bool = False,

@@ -5,6 +5,7 @@ copies: models and Adam's memory are changed in place, and the gradient of a sta
 is written out by hand as batched matrix products.
 """
 
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -95,12 +96,12 @@ def why_not_stacked(network: Network, w: Tensor, x: Tensor) -> str:
         outs = [network.in_training(w, batch._replace(dropout=None)) for batch in (whole, fewer)]
     if network.objective != "cross_entropy":  # targets instead of labels
         whole, fewer = (b._replace(y=torch.zeros_like(o)) for b, o in zip((whole, fewer), outs))
-    asked = [] if network.draws is None else network.draws.shapes
-    if any(shape[0] != len(x) - 1 for shape in asked):
+    drawn_shapes = [] if network.draws is None else network.draws.shapes
+    if any(shape[0] != len(x) - 1 for shape in drawn_shapes):
         return "dropout acts on something that does not begin with the samples of a batch"
     if not torch.allclose(outs[0][:-1], outs[1], rtol=1e-3, atol=1e-5):
         return "in training, the samples of a batch change each other"
-    network.dropout_shapes = [shape[1:] for shape in asked]
+    network.dropout_shapes = [shape[1:] for shape in drawn_shapes]
     drawn = tuple(
         torch.ones(2, len(x), *shape, device=x.device) for shape in network.dropout_shapes
     )
@@ -113,8 +114,13 @@ def why_not_stacked(network: Network, w: Tensor, x: Tensor) -> str:
             torch.func.vmap(torch.func.grad(network.loss))(rows, two)
             torch.func.vmap(network.logits)(rows, two.x)
     except (RuntimeError, TypeError, ValueError, IndexError, Warning) as error:
-        return f"torch cannot stack it (vmap): {str(error).splitlines()[0][:120]}"
+        return f"torch cannot stack it (vmap): {_first_sentence(error)}"
     return ""
+
+
+def _first_sentence(error: Exception) -> str:
+    text = " ".join(str(error).removeprefix("vmap: ").split())
+    return re.split(r"(?<=[.!?:])\s", text, maxsplit=1)[0].rstrip(".:")
 
 
 def _spread_labels(labels: Sequence[Tensor], flat: Tensor, shape: Sequence[int]) -> Tensor:

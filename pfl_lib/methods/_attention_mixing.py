@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pfl_lib import _check
-from pfl_lib.methods import _schedules
+from pfl_lib import _check, _schedules
 from pfl_lib.methods._hyper import choice, hyper, whole
 from pfl_lib.methods._tensors import checked
 from pfl_lib.methods.base import Algorithm, State

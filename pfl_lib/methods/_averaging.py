@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 
 from pfl_lib import _check
-from pfl_lib.methods.base import Algorithm, State
+from pfl_lib.methods.base import Algorithm, State, as_method
 
 
 def weighted_average(W, sizes=None):
@@ -36,6 +36,7 @@ def with_average(method, average, word, *settings):
 
     ``word`` goes into its label, and with ``settings`` into its name.
     """
+    method = as_method("method", method)
     if not isinstance(method, GlobalModel) or not method.averages:
         raise TypeError(f"method must be one that averages models, such as FedAvg, got {method!r}")
     kind, own = type(method), {f.name: getattr(method, f.name) for f in fields(method)}

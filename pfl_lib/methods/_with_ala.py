@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from pfl_lib.methods.base import Algorithm
+from pfl_lib.methods.base import Algorithm, as_method
 from pfl_lib.methods.fedala import AdaptiveLocalAggregation
 
 
@@ -82,8 +82,7 @@ class WithALA(AdaptiveLocalAggregation):
         return self.base.tested + mix * (self.base.handed == "global model")
 
     def __post_init__(self):
+        object.__setattr__(self, "base", as_method("algorithm", self.base))
         super().__post_init__()
-        if not isinstance(self.base, Algorithm):
-            raise TypeError(f"algorithm must be an Algorithm, got {self.base!r}")
         if refused := self.base.why_not_mixed():
             raise ValueError(refused)

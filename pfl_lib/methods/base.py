@@ -222,6 +222,20 @@ def preset(parent: type[Algorithm], kind: str, **values: Any) -> type[Algorithm]
     return made
 
 
+def as_method(argument: str, value: Any) -> Algorithm:
+    """The method ``value``, or the one of that name with its usual hyper-parameters."""
+    from pfl_lib.methods import algorithm  # knows all methods, which need this module first
+
+    if isinstance(value, str):
+        return algorithm(value)
+    if not isinstance(value, Algorithm):
+        raise TypeError(
+            f"{argument} must be a method such as pfl_lib.algorithm('fedavg'), or its name, got "
+            f"{value!r}"
+        )
+    return value
+
+
 def _plain(value):
     if isinstance(value, Algorithm):
         return {"name": value.name, **value.settings()}

@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 
-from pfl_lib import _check
+from pfl_lib import _check, _schedules
 from pfl_lib import attention as attentions
-from pfl_lib.methods import _schedules
 from pfl_lib.methods._attention_mixing import MessagePassing, around_self, own_share, own_weight
 from pfl_lib.methods._hyper import choice, flag, hyper, positive
 from pfl_lib.methods._similarity import ROWS, median_sigma, squared_distances

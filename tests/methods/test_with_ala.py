@@ -140,5 +140,6 @@ def test_with_ala_wants_messages_that_are_begun_from():
 
 
 def test_with_ala_wants_a_method():
-    with pytest.raises(TypeError, match="algorithm must be an Algorithm, got 'fedavg'"):
-        with_ala("fedavg")
+    assert with_ala("fedavg").settings() == with_ala(algorithm("fedavg")).settings()
+    with pytest.raises(TypeError, match=r"algorithm must be a method such as .*, got 3"):
+        with_ala(3)

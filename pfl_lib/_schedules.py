@@ -4,15 +4,25 @@
 - ``(first, factor, every)``: first·factor^⌊k/every⌋ in round k;
 - ``("power", first, p)``: first/(k + 1)^p.  With ½ < p ≤ 1 its sum is infinite and that of its
   squares is not, which is what the second halves of FedAMP's theorems ask of α_k;
+- ``("cosine", first, rounds)``: first·(1 + cos(πk/rounds))/2, and after so many rounds as in the
+  last of them;
+- ``("warmup", rounds, schedule)``: one of the forms above, times (k + 1)/rounds in the first
+  rounds;
 - ``("clients", one, two, ...)``: one of the forms above per client.
 """
+
+import math
 
 import torch
 
 from pfl_lib import _check
 
-FORMS = "a number, (first, factor, every), ('power', first, p)"
-BAD = ("a", True, float("nan"), -1, (1, 2), (1, 2, 0), ("power", 1.0), ("power", 1.0, -1.0))
+FORMS = (
+    "a number, (first, factor, every), ('power', first, p), ('cosine', first, rounds) "
+    "or ('warmup', rounds, schedule)"
+)
+BAD = ("a", True, float("nan"), -1, (1, 2), (1, 2, 0), ("power", 1.0), ("power", 1.0, -1.0),
+       ("cosine", 1.0, 0), ("warmup", 0, 1.0), ("warmup", 5, "a"))  # fmt: skip
 BAD_CLIENTS = (("clients",), ("clients", 1.0, "a"))
 
 
@@ -21,12 +31,25 @@ def at_round(name, value, k, check=_check.positive):
 
     >>> [at_round("alpha", ("power", 8.0, 1.0), k) for k in (0, 1, 3)]
     [8.0, 4.0, 2.0]
+    >>> [round(at_round("lr", ("cosine", 1.0, 4), k), 2) for k in range(6)]
+    [1.0, 0.85, 0.5, 0.15, 0.15, 0.15]
+    >>> [at_round("lr", ("warmup", 4, 1.0), k) for k in range(6)]
+    [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
     """
     if not isinstance(value, (tuple, list)):
         return check(name, value)
-    if len(value) == 3 and value[0] == "power":
-        return check(name, value[1]) / (k + 1) ** _check.positive(f"the power of {name}", value[2])
-    if len(value) != 3 or any(isinstance(part, str) for part in value):
+    if len(value) != 3:
+        raise ValueError(f"{name} must be {FORMS}, got {value!r}")
+    kind, first, last = value
+    if kind == "power":
+        return check(name, first) / (k + 1) ** _check.positive(f"the power of {name}", last)
+    if kind == "cosine":
+        rounds = _check.whole(f"the rounds of {name}", last)
+        return check(name, first) * (1 + math.cos(math.pi * min(k, rounds - 1) / rounds)) / 2
+    if kind == "warmup":
+        rounds = _check.whole(f"the warm-up rounds of {name}", first)
+        return at_round(name, last, k, check) * min(1.0, (k + 1) / rounds)
+    if any(isinstance(part, str) for part in value):
         raise ValueError(f"{name} must be {FORMS}, got {value!r}")
     first, factor, every = value
     check(name, first)
@@ -59,6 +82,11 @@ def check_value(name, value, check=_check.positive, by_client=True):
             at_round(name, one, 0, check)
     else:
         at_round(name, value, 0, check)
+
+
+def as_data(value):
+    """A schedule as JSON has it: tuples, also inner ones, as lists."""
+    return [as_data(part) for part in value] if isinstance(value, (tuple, list)) else value
 
 
 def plain(value):
