@@ -55,6 +55,7 @@ def layers(model):
     >>> layers(mlp(4, 3, hidden=(5,)))[-1]
     ('output', ('output.weight', 'output.bias'))
     """
+    _check_module("model", model)
     layer_of = getattr(model, "layer_of", lambda name: name.rpartition(".")[0] or name)
     groups: dict[str, list[str]] = {}
     for name in (n for n, p in model.named_parameters() if p.requires_grad):
@@ -73,7 +74,13 @@ def parameter_count(model):
     >>> parameter_count(logistic_regression(64, 10)) == 64 * 10 + 10
     True
     """
+    _check_module("model", model)
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def _check_module(name, module):
+    if not isinstance(module, nn.Module):
+        raise TypeError(f"{name} must be a torch.nn.Module, got {module!r}")
 
 
 class LogisticRegression(Model):
@@ -460,8 +467,7 @@ def with_head(module: nn.Module, data: Dataset | SampleForm, name: str | None = 
     >>> model.features(torch.zeros(5, 1, 8, 8)).shape, head_prefixes(model)
     (torch.Size([5, 12]), ('output.',))
     """
-    if not isinstance(module, nn.Module):
-        raise TypeError(f"module must be an nn.Module, got {module!r}")
+    _check_module("module", module)
     if not isinstance(data, (Dataset, SampleForm)):
         raise TypeError(f"data must be a Dataset, got {data!r}")
     parts = {n: part for n, part in module.named_modules() if n}
@@ -509,6 +515,7 @@ def head_prefixes(module: nn.Module) -> tuple[str, ...]:
     >>> head_prefixes(mlp(64, 10))
     ('output.',)
     """
+    _check_module("module", module)
     head = getattr(module, "head", ())
     if isinstance(head, nn.Module):
         return ("head.",)

@@ -119,6 +119,8 @@ def compare_newcomers(
         algorithms = {m.label: m(**m.needs) for m in methods.BY_NAME.values()}
         if getattr(getattr(fed, "partition", None), "groups", None) is None:
             del algorithms[methods.BY_NAME["oracle-groups"].label]
+    checked_federation("fed", fed)
+    _check_same_model(fed, checked_federation("newcomers", newcomers))
     if not isinstance(algorithms, Mapping) or not algorithms:
         raise TypeError(f"algorithms must be methods by name, got {algorithms!r}")
     rounds = _check.whole("rounds", rounds)

@@ -71,6 +71,8 @@ def noise_for(epsilon, rounds, delta, rate=1.0):
     low, high = 1e-2, 1.0
     while delta_of(epsilon, high, rounds) > delta:
         high *= 2
+    while delta_of(epsilon, low, rounds) <= delta:
+        low /= 2
     full = float(brentq(lambda z: delta_of(epsilon, z, rounds) - delta, low, high, xtol=1e-12))
     if _rate(rate) == 1:
         return full

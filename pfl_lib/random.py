@@ -8,6 +8,8 @@ import hashlib
 
 import torch
 
+from pfl_lib import _check
+
 
 def keyed_generator(seed, *purpose):
     """A fresh CPU generator that depends on ``(seed, *purpose)`` and on nothing else.
@@ -47,6 +49,7 @@ def keyed_order(n, *purpose):
     >>> keyed_order(5, "my split")
     [4, 0, 2, 3, 1]
     """
+    n = _check.whole("n", n, at_least=0, at_most=10**9)
     return sorted(range(n), key=lambda i: (keyed_number(0, *purpose, i), i))
 
 

@@ -499,6 +499,22 @@ def test_what_cannot_be_stacked_runs_on_threads(data, clients, make, why):
         federation(data, clients, make(), "stacked")
 
 
+class Reads(nn.Module):
+    """Looks at a value in forward, which torch cannot do for a stack."""
+
+    def __init__(self):
+        super().__init__()
+        self.output = nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.output(x.flatten(1)) * (1 if x.sum().item() > 0 else 2)
+
+
+def test_the_reason_why_a_model_cannot_be_stacked_is_a_whole_sentence(data, clients):
+    plan = federation(data, clients, Reads()).plan()
+    assert plan.endswith("(vmap): It looks like you're calling .item() on a Tensor")
+
+
 def test_attention_runs(data, clients):
     plain, fed = (federation(data, clients, Attentive(), engine) for engine in ("loop", "auto"))
     w = plain.initial()

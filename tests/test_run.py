@@ -167,7 +167,7 @@ def test_bad_calls(data):
     fed = federation(data)
     with pytest.raises(TypeError, match=r"algorithm must be a method such as .*, got None"):
         run(None, fed, 1)
-    with pytest.raises(ValueError, match=r"name must be one of .* got 'fedavgg'. Did you mean"):
+    with pytest.raises(ValueError, match=r"algorithm must be one of .* got 'fedavgg'. Did"):
         run("fedavgg", fed, 1)
     with pytest.raises(ValueError, match="rounds must be a whole number >= 1, got 0"):
         run(FEDAMP, fed, 0)

@@ -301,6 +301,35 @@ class LongTests(SphinxDirective):
         return holder.children
 
 
+class WrongArguments(SphinxDirective):
+    """How public callables answered wrong arguments, from results/soak/api.json: a table."""
+
+    def run(self):
+        path = Path(self.env.srcdir) / "results" / "soak" / "api.json"
+        self.env.note_dependency(str(path))
+        rows = wrong_arguments(json.loads(path.read_text(encoding="utf-8"))["measured"])
+        rows += ["", "Command: `python -m tests.soak.soak api`."]
+        holder = nodes.container()
+        self.state.nested_parse(StringList(rows, "wrong-arguments"), 0, holder)
+        return holder.children
+
+
+def wrong_arguments(measured):
+    """The lines of a table: groups of callables by kinds of values, refused and accepted."""
+    kinds = list(measured["values"])
+    head = ["public callables", "how many", *kinds]
+    lines = [f"| {' | '.join(head)} |", "|:--|" + "--:|" * (len(head) - 1)]
+    total = {kind: {"refused": 0, "taken": 0} for kind in kinds}
+    for title, group in measured["groups"].items():
+        for kind, counts in group["kinds"].items():
+            for what, count in counts.items():
+                total[kind][what] += count
+        cells = [f"{c['refused']:,} / {c['taken']:,}" for c in group["kinds"].values()]
+        lines.append(f"| {title} | {group['callables']} | {' | '.join(cells)} |")
+    cells = [f"{c['refused']:,} / {c['taken']:,}" for c in total.values()]
+    return [*lines, f"| all | {measured['callables']} | {' | '.join(cells)} |"]
+
+
 class Broken(SphinxDirective):
     """What was measured where networks and clients fail: a table from results/flower or trust."""
 
@@ -499,6 +528,7 @@ def setup(app):
     app.add_directive("wall-of-explorers", Wall)
     app.add_directive("versions", Versions)
     app.add_directive("long-tests", LongTests)
+    app.add_directive("wrong-arguments", WrongArguments)
     app.add_directive("broken", Broken)
     app.add_directive("site-measured", SiteMeasured)
     app.setup_extension("sphinx.ext.autodoc")

@@ -19,8 +19,10 @@ from pfl_lib.flower.messages import (
     pack_work,
     unpack_rows,
 )
+from pfl_lib.local import LocalFederation
 from pfl_lib.local.base import ModelFederation
 
+TRANSPORT = ("connect", "refresh", "ask", "present", "note", "complaints")
 FOR_CLIENTS = ("engine", "chunk", "keep_memory")  # what only those who train must know
 MOST_SAMPLES = 10_000_000  # a client that claims more is not believed
 
@@ -67,7 +69,13 @@ class RemoteFederation(ModelFederation):
     """
 
     def __init__(self, transport, model="mlp", *, clients, wait=60.0, **training):
-        clients = _check.whole("clients", clients)
+        clients, wait = _check.whole("clients", clients), _check.positive("wait", wait)
+        missing = [name for name in TRANSPORT if not hasattr(transport, name)]
+        if missing:
+            raise TypeError(
+                f"transport must be one such as in_process(fed), with {', '.join(TRANSPORT)}; got "
+                f"{transport!r} without {', '.join(missing)}"
+            )
         if training.get("dtype") is torch.bfloat16:
             raise ValueError(
                 "dtype must be torch.float32 or torch.float64, got torch.bfloat16, which the "
@@ -237,6 +245,10 @@ class InProcess:
     """
 
     def __init__(self, clients):
+        clients = _check.several("clients", clients, "OneClient objects")
+        for client in clients:
+            if not isinstance(client, OneClient):
+                raise TypeError(f"clients must hold OneClient objects, got {client!r}")
         self.clients = {client.number: client for client in clients}
         self.silent, self.present, self.notes = set(), set(), []
 
@@ -274,6 +286,8 @@ def in_process(fed):
     >>> in_process(pfl_lib.example()).clients[3].hello()["samples"]
     203
     """
+    if not isinstance(fed, LocalFederation):
+        raise TypeError(f"fed must be a pfl_lib.Federation, got {fed!r}")
     partition, training, model = fed.partition, asdict(fed.settings), _model(fed)
     training |= {"lr": fed.lr, "init_seed": fed.init_seed, "dtype": fed.dtype, "engine": fed.engine}
     training |= {"loss": fed.loss, "metric": fed.metric}

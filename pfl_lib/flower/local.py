@@ -16,6 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from pfl_lib import _check
+
 BIN = Path(sys.executable).parent
 APP = Path(__file__).parent / "app"
 NODE = Path(__file__).parent / "node.py"
@@ -39,9 +41,11 @@ class LocalNetwork:
     address = "127.0.0.1"  # of the SuperLink, as the nodes see it
 
     def __init__(self, clients, simulation=False, tls=None, resident=True, database=False):
-        self.clients, self.simulation, self.resident = clients, simulation, resident
-        self.database = database
-        self.tls = None if tls is None else Path(tls)
+        self.clients = _check.whole("clients", clients)
+        self.simulation = _check.flag("simulation", simulation)
+        self.resident = _check.flag("resident", resident)
+        self.database = _check.flag("database", database)
+        self.tls = None if tls is None else _check.path("tls", tls)
         self.processes, self.forced = {}, []
 
     def __enter__(self):

@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, field
 
-from pfl_lib import _check, data, partition
+from pfl_lib import _check, data, models, partition
 from pfl_lib.local import LocalFederation
 from pfl_lib.methods import algorithm
 
@@ -35,7 +35,13 @@ class Plan:
     wait: float = 120.0
 
     def __post_init__(self):
-        object.__setattr__(self, "runs", tuple(self.runs))
+        object.__setattr__(self, "runs", _check.several("runs", self.runs, "dictionaries"))
+        for name in ("data", "model"):
+            if not isinstance(getattr(self, name), str):
+                raise TypeError(f"{name} must be a name, got {getattr(self, name)!r}")
+        _check.one_of("model", self.model, models.names())
+        if not isinstance(self.training, dict):
+            raise TypeError(f"training must be a dictionary, got {self.training!r}")
         if not isinstance(self.partition, dict) or "name" not in self.partition:
             raise ValueError(f'partition must be {{"name": …, …}}, got {self.partition!r}')
         _check.one_of("partition", self.partition["name"], PARTITIONS)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from pfl_lib import _check
 from pfl_lib.work import train
 
 #: Families in the order of lists and tables; another one comes after these.
@@ -224,10 +225,10 @@ def preset(parent: type[Algorithm], kind: str, **values: Any) -> type[Algorithm]
 
 def as_method(argument: str, value: Any) -> Algorithm:
     """The method ``value``, or the one of that name with its usual hyper-parameters."""
-    from pfl_lib.methods import algorithm  # knows all methods, which need this module first
+    from pfl_lib.methods import BY_NAME, algorithm  # they know all methods, which need this module
 
     if isinstance(value, str):
-        return algorithm(value)
+        return algorithm(_check.one_of(argument, value, BY_NAME))
     if not isinstance(value, Algorithm):
         raise TypeError(
             f"{argument} must be a method such as pfl_lib.algorithm('fedavg'), or its name, got "

@@ -2,7 +2,8 @@
 
 import json
 
-from devtools.sphinxext.pfl_pages import in_trust, over_flower, soaked
+from devtools.sphinxext.pfl_pages import in_trust, over_flower, soaked, wrong_arguments
+from tests.support import api_fuzz
 from tests.support.paths import ROOT
 
 
@@ -58,3 +59,18 @@ def test_the_table_of_trust_names_every_method_and_its_commands():
     assert all(
         record["command"].startswith("python -m devtools.trust") for record in records.values()
     )
+
+
+def test_every_group_of_callables_was_tried_with_every_kind_of_value():
+    measured = stored("soak")["api"]["measured"]
+    assert measured["wrong"] == {}
+    assert measured["values"] == {kind: list(values) for kind, values in api_fuzz.KINDS.items()}
+    assert list(measured["groups"]) == list(api_fuzz.GROUPS)
+    assert sum(group["callables"] for group in measured["groups"].values()) == len(api_fuzz.FUZZED)
+    for group in measured["groups"].values():
+        for kind, counts in group["kinds"].items():
+            tried = group["arguments"] * len(api_fuzz.KINDS[kind])
+            assert counts["refused"] + counts["taken"] == tried > counts["taken"]
+    lines = wrong_arguments(measured)
+    assert len(lines) == 2 + len(measured["groups"]) + 1
+    assert f"| all | {len(api_fuzz.FUZZED)} |" in lines[-1]

@@ -52,9 +52,9 @@ def fuzz():
 
 def api():
     """Hostile values for every argument of every public callable."""
-    told = script("tests.support.api_fuzz")
-    assert not told["wrong"], told["wrong"]
-    return told
+    found = script("tests.support.api_fuzz")
+    assert not found["wrong"], found["wrong"]
+    return found
 
 
 def endure(name):

@@ -36,45 +36,71 @@ class Stranger:
         return "Stranger()"
 
 
-#: How hostile values are called in tables, and how each is made anew.
-VALUES = {
-    "None": lambda: None,
-    "empty text": lambda: "",
-    "text": lambda: "a",
-    "bytes": lambda: b"x",
-    "True": lambda: True,
-    "False": lambda: False,
-    "-1": lambda: -1,
-    "0": lambda: 0,
-    "0.5": lambda: 0.5,
-    "10^30": lambda: 10**30,
-    "1e308": lambda: 1e308,
-    "-infinity": lambda: -math.inf,
-    "NaN": lambda: math.nan,
-    "1j": lambda: 1j,
-    "empty list": list,
-    "list of text": lambda: ["a"],
-    "list of None": lambda: [None],
-    "empty dictionary": dict,
-    "dictionary of None": lambda: {"a": None},
-    "set": lambda: {1},
-    "object": Stranger,
-    "function": lambda: lambda *_, **__: None,
-    "type": lambda: int,
-    "range": lambda: range(3),
-    "generator": lambda: (i for i in ()),
-    "tensor of NaN": lambda: torch.full((3, 5), math.nan),
-    "tensor of nothing": lambda: torch.empty(0),
-    "tensor of one number": lambda: torch.tensor(1.0),
-    "tensor of four axes": lambda: torch.ones(1, 1, 1, 1),
-    "tensor, complex": lambda: torch.ones(3, 5, dtype=torch.complex64),
-    "tensor, another device": lambda: torch.ones(3, 5, device="meta"),
-    "tensor of bool": lambda: torch.ones(3, 5, dtype=torch.bool),
-    "tensor of int64": lambda: torch.ones(3, 5, dtype=torch.int64),
-    "array of objects": lambda: np.array([None, 1]),
-    "NumPy's NaN": lambda: np.float64("nan"),
-    "NumPy's True": lambda: np.bool_(True),
+#: Hostile values by their kind: how each is called, and how it is made anew.
+KINDS = {
+    "None": {"None": lambda: None},
+    "text": {
+        "empty text": lambda: "",
+        "text": lambda: "a",
+        "bytes": lambda: b"x",
+    },
+    "numbers": {
+        "True": lambda: True,
+        "False": lambda: False,
+        "-1": lambda: -1,
+        "0": lambda: 0,
+        "0.5": lambda: 0.5,
+        "10^30": lambda: 10**30,
+        "1e308": lambda: 1e308,
+        "-infinity": lambda: -math.inf,
+        "NaN": lambda: math.nan,
+        "1j": lambda: 1j,
+        "NumPy's NaN": lambda: np.float64("nan"),
+        "NumPy's True": lambda: np.bool_(True),
+    },
+    "collections": {
+        "empty list": list,
+        "list of text": lambda: ["a"],
+        "list of None": lambda: [None],
+        "empty dictionary": dict,
+        "dictionary of None": lambda: {"a": None},
+        "set": lambda: {1},
+        "range": lambda: range(3),
+        "generator": lambda: (i for i in ()),
+    },
+    "objects": {
+        "object": Stranger,
+        "function": lambda: lambda *_, **__: None,
+        "type": lambda: int,
+    },
+    "tensors": {
+        "tensor of NaN": lambda: torch.full((3, 5), math.nan),
+        "tensor of nothing": lambda: torch.empty(0),
+        "tensor of one number": lambda: torch.tensor(1.0),
+        "tensor of four axes": lambda: torch.ones(1, 1, 1, 1),
+        "tensor, complex": lambda: torch.ones(3, 5, dtype=torch.complex64),
+        "tensor, another device": lambda: torch.ones(3, 5, device="meta"),
+        "tensor of bool": lambda: torch.ones(3, 5, dtype=torch.bool),
+        "tensor of int64": lambda: torch.ones(3, 5, dtype=torch.int64),
+        "array of objects": lambda: np.array([None, 1]),
+    },
 }
+VALUES = {label: make for values in KINDS.values() for label, make in values.items()}
+KIND_OF = {label: kind for kind, values in KINDS.items() for label in values}
+#: How rows of the table are grouped, by the beginning of their names.
+GROUPS = {
+    "federations, runs, tuning, newcomers": (
+        "pfl_lib.", "Federation.", "callbacks.", "newcomers.", "devices."),
+    "methods and their hyper-parameters": ("algorithm ",),
+    "formulas, attention": ("formulas.", "attention."),
+    "data, partitions": ("data.", "partition."),
+    "models": ("models.",),
+    "metrics": ("metrics.",),
+    "faults, privacy, robust averages": (
+        "faults.", "stragglers.", "privacy.", "robust.", "random."),
+    "networks": ("flower.",),
+    "papers, experiments, explorers": ("papers.", "experiments.", "explore."),
+}  # fmt: skip
 STRANGERS = ("bytes", "1j", "object", "function", "type")
 LEFT_OUT = {  # rows of the table whose arguments are not those of a call, or that take seconds
     "data.Dataset": "its fields are changed one by one",
@@ -141,42 +167,70 @@ def outcome(name, argument, label):
 
 def attack(name, labels=tuple(VALUES)):
     """Every argument of ``name`` against the values: counts, and what is wrong."""
-    told = {"arguments": 0, "tried": 0, "taken": 0, "refused": 0, "wrong": {}}
+    found = {"arguments": 0, "kinds": {}, "wrong": {}}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for argument in arguments(name):
-            told["arguments"] += 1
+            found["arguments"] += 1
             for label in labels:
                 before = set(os.listdir())
                 what, wrong = outcome(name, argument, label)
                 left = sorted(set(os.listdir()) - before) if what == "refused" else []
                 if left and name not in calls.WRITES:
                     wrong = f"{wrong} left behind: {left}"
-                told["tried"] += 1
-                told[what] += 1
+                counts = found["kinds"].setdefault(KIND_OF[label], {"refused": 0, "taken": 0})
+                counts[what] += 1
                 if wrong:
-                    told["wrong"][f"{argument} = {label}"] = wrong[:200]
-    return told
+                    found["wrong"][f"{argument} = {label}"] = wrong[:200]
+    return found
+
+
+def grouped(found):
+    """What ``attack`` found, by name, as counts of each group by kind of value."""
+    groups = {}
+    for title, prefixes in GROUPS.items():
+        rows = [one for name, one in found.items() if name.startswith(prefixes)]
+        kinds = {
+            kind: {
+                what: sum(row["kinds"].get(kind, {}).get(what, 0) for row in rows)
+                for what in ("refused", "taken")
+            }
+            for kind in KINDS
+        }
+        if rows:
+            arguments = sum(row["arguments"] for row in rows)
+            groups[title] = {"callables": len(rows), "arguments": arguments, "kinds": kinds}
+    return groups
 
 
 def main(parts):
     """All rows whose name has one of ``parts`` in it."""
     names = [n for n in FUZZED if not parts or any(part in n for part in parts)]
-    told, began = {}, time.monotonic()
+    found, began = {}, time.monotonic()
     for name in names:
-        with tempfile.TemporaryDirectory() as room:
+        with tempfile.TemporaryDirectory() as folder:
             here = os.getcwd()
-            os.chdir(room)
+            os.chdir(folder)
             try:
-                told[name] = attack(name)
+                found[name] = attack(name)
             finally:
                 os.chdir(here)
-    whole = {
-        k: sum(t[k] for t in told.values()) for k in ("arguments", "tried", "taken", "refused")
+    groups = grouped(found)
+    counts = {
+        what: sum(kind[what] for group in groups.values() for kind in group["kinds"].values())
+        for what in ("taken", "refused")
     }
-    whole |= {"callables": len(told), "seconds": round(time.monotonic() - began)}
-    whole["wrong"] = {name: t["wrong"] for name, t in told.items() if t["wrong"]}
-    print(json.dumps(whole, ensure_ascii=False))
+    record = {
+        "arguments": sum(group["arguments"] for group in groups.values()),
+        "tried": sum(counts.values()),
+        **counts,
+        "callables": len(found),
+        "seconds": round(time.monotonic() - began),
+        "values": {kind: list(values) for kind, values in KINDS.items()},
+        "groups": groups,
+        "wrong": {name: one["wrong"] for name, one in found.items() if one["wrong"]},
+    }
+    print(json.dumps(record, ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -17,12 +17,18 @@ from pfl_lib import (
     attention,
     callbacks,
     data,
+    devices,
     faults,
+    flower,
     formulas,
     methods,
     metrics,
     models,
+    newcomers,
     partition,
+    privacy,
+    random,
+    robust,
     stragglers,
 )
 from pfl_lib.book import experiments, explore, papers
@@ -204,7 +210,7 @@ TABLE = {
         {"algorithm": lambda: pfl_lib.algorithm("fedavg"), "fed": small, "rounds": 1,
          "progress": False},
         {
-            "algorithm": ("fedavg", None, 3),
+            "algorithm": ("fedavgg", None, 3),
             "fed": (*TYPE, pfl_lib.Federation),
             "rounds": WHOLE,
             "participation": (*SHARE, 0),
@@ -253,7 +259,7 @@ TABLE = {
         {"method": lambda: pfl_lib.algorithm("fedavg"), "fed": small, "newcomers": small,
          "state": lambda: pfl_lib.algorithm("fedavg").start(small())},
         {
-            "method": ("fedavg", None, 3),
+            "method": ("fedavgg", None, 3),
             "state": (*TYPE, methods.State, lambda: pfl_lib.methods.State(w=W)),
             "fed": (*TYPE, pfl_lib.Federation),
             "newcomers": (*TYPE, lambda: pfl_lib.example("logistic_regression")),
@@ -457,6 +463,11 @@ TABLE = {
         {"module": lambda: models.mlp(64, 10), "data": digits},
         {"module": ("mlp", None, 3), "data": TYPE, "name": ("unknown", 3, "", "hidden.0")},
     ),
+    **{
+        f"models.{function.__name__}": Row(function, {name: lambda: models.mlp(4, 3)}, {name: TYPE})
+        for function, name in ((models.layers, "model"), (models.parameter_count, "model"),
+                               (models.head_prefixes, "module"))
+    },
     "models.build": Row(
         models.build, {"model": "mlp", "data": digits},
         {"model": ("mlpp", None, 3), "data": TYPE, "seed": ("a", -1, 0.5)},
@@ -513,6 +524,110 @@ TABLE = {
     ),
     "faults.Masked": Row(
         faults.Masked, {"fed": small}, {"scale": POSITIVE, "seed": FROM_ZERO}
+    ),
+    # ---- robust averages, privacy
+    "robust.coordinate_median": Row(robust.coordinate_median, {"W": W}, {"W": MATRIX}),
+    "robust.trimmed_mean": Row(
+        robust.trimmed_mean, {"W": W, "faulty": 1}, {"W": MATRIX, "faulty": (*FROM_ZERO, 2)}
+    ),
+    "robust.krum_scores": Row(
+        robust.krum_scores, {"W": W, "faulty": 0}, {"W": MATRIX, "faulty": (*FROM_ZERO, 1)}
+    ),
+    "robust.krum": Row(
+        robust.krum, {"W": W, "faulty": 0},
+        {"W": MATRIX, "faulty": (*FROM_ZERO, 1), "keep": (*WHOLE_OR_NONE, 4)},
+    ),
+    "robust.robust": Row(
+        robust.robust, {"method": "fedavg"},
+        {"method": ("separate", "unknown", None, 3), "rule": WORD, "faulty": FROM_ZERO},
+    ),
+    "privacy.delta_of": Row(
+        privacy.delta_of, {"epsilon": 1.0, "noise": 1.0, "rounds": 1},
+        {"epsilon": NOT_NEGATIVE, "noise": POSITIVE, "rounds": WHOLE},
+    ),
+    "privacy.epsilon_of": Row(
+        privacy.epsilon_of, {"noise": 2.0, "rounds": 10, "delta": 1e-3},
+        {"noise": POSITIVE, "rounds": WHOLE, "delta": (*SHARE, 0, 1), "rate": (*SHARE, 0)},
+        {"rate": "rate|opacus"},
+    ),
+    "privacy.noise_for": Row(
+        privacy.noise_for, {"epsilon": 2.0, "rounds": 10, "delta": 1e-3},
+        {"epsilon": POSITIVE, "rounds": WHOLE, "delta": (*SHARE, 0, 1), "rate": (*SHARE, 0)},
+        {"rate": "rate|opacus"},
+    ),
+    "privacy.clipped": Row(
+        privacy.clipped, {"updates": W, "clip": 1.0}, {"updates": MATRIX, "clip": POSITIVE}
+    ),
+    "privacy.private": Row(
+        privacy.private, {"method": "fedavg", "clip": 1.0, "noise": 0.1},
+        {"method": ("separate", "unknown", None, 3), "clip": POSITIVE, "noise": NOT_NEGATIVE,
+         "seed": FROM_ZERO},
+    ),
+    "privacy.PrivateUploads": Row(
+        privacy.PrivateUploads, {"fed": small},
+        {"fed": TYPE, "clip": POSITIVE, "noise": NOT_NEGATIVE, "seed": FROM_ZERO},
+    ),
+    "privacy.PrivateSamples": Row(
+        lambda fed, clip=1.0, noise=1.0, rate=1.0: privacy.PrivateSamples(fed, clip, noise, rate),
+        {"fed": small},
+        {"fed": TYPE, "clip": POSITIVE, "noise": NOT_NEGATIVE, "rate": (*SHARE, 0)},
+    ),
+    # ---- keyed randomness, several devices, newcomers, networks
+    **{
+        f"random.{function.__name__}": Row(
+            lambda seed, function=function: function(seed, "purpose"), {"seed": 0},
+            {"seed": (None, 1.5, True, [1])}, {"seed": "random key"},
+        )
+        for function in (random.keyed_generator, random.keyed_number)
+    },
+    "random.keyed_order": Row(
+        lambda n: random.keyed_order(n, "purpose"), {"n": 3}, {"n": FROM_ZERO}
+    ),
+    "devices.OnDevices": Row(
+        devices.OnDevices, {"fed": small, "devices": ["cpu"]},
+        {"fed": TYPE, "devices": ([], None, 3, ["unknown"])}, {"devices": "devices?"},
+    ),
+    "newcomers.compare_newcomers": Row(
+        newcomers.compare_newcomers,
+        {"fed": small, "newcomers": small, "rounds": 1, "algorithms": {"a": "fedavg"},
+         "progress": False},
+        {"fed": TYPE, "newcomers": (*TYPE, lambda: pfl_lib.example("logistic_regression")),
+         "rounds": WHOLE, "algorithms": ({}, "a", 3, {"a": None})},
+        {"algorithms": "algorithms?"},
+    ),
+    "flower.Plan": Row(
+        flower.Plan, {"data": "digits", "partition": {"name": "iid", "clients": 3}, "model": "mlp"},
+        {"data": TYPE[::2], "partition": (None, {}, {"name": "unknown"}), "model": WORD,
+         "training": TYPE, "timeout": POSITIVE, "poll": POSITIVE, "wait": POSITIVE,
+         "runs": (None, 3, "a", [None], [{"algorithm": "fedavg"}],
+                  [{"algorithm": "fedavg", "rounds": 0}])},
+        {"runs": "runs|rounds"},
+    ),
+    "flower.OneClient": Row(
+        flower.OneClient,
+        {"number": 0, "clients": 4, "data": digits, "train": torch.arange(6),
+         "test": torch.arange(1500, 1510)},
+        {"number": (*FROM_ZERO, 4), "clients": WHOLE, "data": TYPE,
+         "train": (None, "a", torch.arange(0), torch.tensor([-1])),
+         "test": (None, "a", torch.arange(0), torch.tensor([10**6])),
+         "labels": ("a", torch.tensor([3]), torch.full((6,), 99)), "model": ("unknown", None, 3)},
+        {"train": "train", "test": "test", "labels": "label"},
+    ),
+    "flower.InProcess": Row(
+        flower.InProcess, {"clients": lambda: flower.in_process(small()).clients.values()},
+        {"clients": (None, 3, "a", ["a"])},
+    ),
+    "flower.in_process": Row(flower.in_process, {"fed": small}, {"fed": TYPE}),
+    "flower.RemoteFederation": Row(
+        flower.RemoteFederation,
+        {"transport": lambda: flower.in_process(small()), "model": "mlp", "clients": 4,
+         "batch_size": 3},
+        {"transport": TYPE, "model": ("unknown", None, 3), "clients": WHOLE, "wait": POSITIVE},
+    ),
+    "flower.LocalNetwork": Row(
+        flower.LocalNetwork, {"clients": 3},
+        {"clients": WHOLE, "simulation": (None, 1), "tls": (3, ["a"]), "resident": (None, 1),
+         "database": (None, 1)},
     ),
     # ---- metrics
     "metrics.accuracy_error": Row(
@@ -797,20 +912,34 @@ def public():
     found |= {f"attention.{n}" for n in (*attention.KINDS, "by_name")}
     found |= {f"explore.{n}" for n in explore.__all__}
     found |= {f"algorithm {n}" for n in methods.names()}
-    found |= {"stragglers.timetable", "faults.Faulty", "faults.Masked"}
-    for module in (data, partition, metrics, papers, experiments):
+    found |= {"devices.OnDevices", "newcomers.compare_newcomers"}
+    for module in (data, partition, metrics, papers, experiments, flower):
         found |= {f"{module.__name__.split('.')[-1]}.{n}" for n in module.__all__}
-    found |= {f"models.{n}" for n in (*models.names(), "build", "with_lora")}
+    for module in (callbacks, faults, models, privacy, random, robust, stragglers):
+        own = {n: v for n, v in vars(module).items() if not n.startswith("_") and callable(v)}
+        found |= {f"{module.__name__.split('.')[-1]}.{n}" for n, v in own.items()
+                  if getattr(v, "__module__", "") == module.__name__}  # fmt: skip
     return found
 
 
 NO_ROW = {  # public, and why there is nothing to refuse
     **{f"pfl_lib.{n}": "a module" for n in ("attention", "book", "callbacks", "data", "formulas",
        "methods", "metrics", "models", "partition")},
+    "models.names": "takes nothing",
     "pfl_lib.__version__": "a word",
     "partition.from_flower": "tests/test_adapters.py: its good call needs another package",
     "data.Column": "two parts of a data set, which looks at them",
     "experiments.largest": "takes what experiments.opening has read, and names methods that lack",
+    **{f"callbacks.{n}": "needs another package" for n in ("MLflow", "TensorBoard", "WandB")},
+    **{n: "a base class" for n in ("callbacks.Callback", "faults.FederationWrapper",
+       "faults.OtherUploads", "models.Model")},
+    **{n: "what the library makes itself" for n in ("callbacks.Moment", "faults.Answering",
+       "faults.BrokenClients", "faults.Guarded", "faults.in_words", "faults.named",
+       "flower.ClientsLost", "flower.Parcel", "models.BodyAndHead", "stragglers.Timetable")},
+    **{f"models.{n}": "a class that a function of models makes" for n in ("ConvolutionalNetwork",
+       "FastText", "LogisticRegression", "LowRank", "MLP", "ResNet18", "Residual",
+       "SeriesNetwork")},
+    "stragglers.check": "what stragglers.timetable asks first",
     "pfl_lib.Prox": "two tensors; train looks at them",
     "pfl_lib.local_step": "a decorator",
     "explore.Explorer": "the base class",
