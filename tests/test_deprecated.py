@@ -10,6 +10,7 @@ import pytest
 
 import pfl_lib
 from pfl_lib import _deprecated
+from pfl_lib.flower import RemoteFederation, in_process
 
 
 def fresh(code):
@@ -80,3 +81,12 @@ def test_a_renamed_function_warns_and_works():
     twice = _deprecated.renamed("twice", doubled)
     with pytest.warns(DeprecationWarning, match="twice is deprecated .* use doubled"):
         assert twice(3) == 6
+
+
+def test_the_former_name_of_a_transport_warns_and_works():
+    transport = in_process(pfl_lib.example())
+    far = RemoteFederation(transport, clients=8, lr=0.1)
+    with pytest.warns(
+        DeprecationWarning, match="use RemoteFederation.transport"
+    ):
+        assert far.post is transport
