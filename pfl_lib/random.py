@@ -5,6 +5,7 @@ neither on which other clients take part, nor on the engine, nor on a stop and a
 """
 
 import hashlib
+import operator
 
 import torch
 
@@ -61,7 +62,11 @@ def _written(part):
     else:
         if isinstance(part, torch.Tensor) and part.ndim == 0 and not part.is_floating_point():
             part = part.item()
-        if not hasattr(part, "__index__") or isinstance(part, bool):
+        try:
+            number = None if isinstance(part, bool) else operator.index(part)
+        except (TypeError, RuntimeError):  # torch has another error for tensors of several numbers
+            number = None
+        if number is None:
             raise TypeError(f"a random key is made of whole numbers and words, got {part!r}")
-        text = b"i%d" % int(part)
+        text = b"i%d" % number
     return b"%d:%s" % (len(text), text)
