@@ -52,9 +52,10 @@ def at_round(name, value, k, check=_check.positive):
     if any(isinstance(part, str) for part in value):
         raise ValueError(f"{name} must be {FORMS}, got {value!r}")
     first, factor, every = value
-    check(name, first)
-    _check.positive(f"the factor of {name}", factor)
-    return first * factor ** (k // _check.whole(f"the rounds between steps of {name}", every))
+    factor = _check.positive(f"the factor of {name}", factor)
+    return check(name, first) * factor ** (
+        k // _check.whole(f"the rounds between steps of {name}", every)
+    )
 
 
 def for_clients(name, value, k, W, check=_check.positive):
@@ -86,7 +87,9 @@ def check_value(name, value, check=_check.positive, by_client=True):
 
 def as_data(value):
     """A schedule as JSON has it: tuples, also inner ones, as lists."""
-    return [as_data(part) for part in value] if isinstance(value, (tuple, list)) else value
+    if isinstance(value, (tuple, list)):
+        return [as_data(part) for part in value]
+    return value.item() if hasattr(value, "item") else value
 
 
 def plain(value):

@@ -54,14 +54,14 @@ class ModelFederation(DeprecatedTrain):
         metric: str | None = None,
     ):
         self.loss, self.metric = _objectives.checked(loss, metric)
-        _schedules.check_value("lr", lr, by_client=False)
+        first = _schedules.at_round("lr", lr, 0)
         # of all rounds; ``settings.lr`` is this round's
-        self.lr = tuple(lr) if isinstance(lr, list) else lr
+        self.lr = tuple(lr) if isinstance(lr, (tuple, list)) else first
         _check_optimizer(optimizer, momentum, nesterov)
         if weight_decay is None:
             weight_decay = 0.01 if optimizer == "adamw" else 0.0  # as torch has it
         self.settings = Settings(
-            lr=_schedules.at_round("lr", self.lr, 0),
+            lr=first,
             optimizer=optimizer,
             momentum=float(momentum),
             nesterov=nesterov,
