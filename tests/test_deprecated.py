@@ -86,7 +86,5 @@ def test_a_renamed_function_warns_and_works():
 def test_the_former_name_of_a_transport_warns_and_works():
     transport = in_process(pfl_lib.example())
     far = RemoteFederation(transport, clients=8, lr=0.1)
-    with pytest.warns(
-        DeprecationWarning, match="use RemoteFederation.transport"
-    ):
+    with pytest.warns(DeprecationWarning, match="use RemoteFederation.transport"):
         assert far.post is transport

@@ -575,8 +575,7 @@ TABLE = {
     # ---- keyed randomness, several devices, newcomers, networks
     **{
         f"random.{function.__name__}": Row(
-            lambda seed, function=function: function(seed, "purpose"), {"seed": 0},
-            {"seed": (None, 1.5, True, [1])}, {"seed": "random key"},
+            function, {"seed": 0}, {"seed": (None, 1.5, True, [1])}, {"seed": "random key"}
         )
         for function in (random.keyed_generator, random.keyed_number)
     },
