@@ -108,7 +108,7 @@ def path(name, value):
 
 
 def models(name, value):
-    """A stack of models: a finite floating (m, d) tensor, one row per client."""
+    """A stack of models: a floating (m, d) tensor, one row per client."""
     import torch
 
     if not isinstance(value, torch.Tensor):

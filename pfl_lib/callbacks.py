@@ -111,7 +111,7 @@ class CSVLog(Callback):
     """
 
     def __init__(self, path: str | os.PathLike):
-        if not isinstance(path, (str, os.PathLike)) or os.path.isdir(path):
+        if not isinstance(path, (str, os.PathLike)) or not str(path) or os.path.isdir(path):
             raise ValueError(f"path must be the path of a file, got {path!r}")
         self.path = Path(path)
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from pfl_lib import _check
-from pfl_lib.federation import Federation, checked_federation
+from pfl_lib.federation import Federation, checked_clients, checked_federation
 from pfl_lib.random import keyed_generator
 from pfl_lib.work import DeprecatedTrain, Settings, Work
 
@@ -197,12 +197,7 @@ class Faulty(OtherUploads):
         _check.one_of("kind", self.kind, KINDS)
         _check.one_of("of", self.of, ("model", "update"))
         _check.whole("seed", self.seed, at_least=0)
-        clients = tuple(_check.numbers("clients", self.clients).long().flatten().tolist())
-        wrong = [i for i in clients if not 0 <= i < self.fed.m]
-        if wrong or len(set(clients)) != len(clients):
-            raise ValueError(
-                f"clients must be different numbers from 0 to {self.fed.m - 1}, got {clients}"
-            )
+        clients = tuple(checked_clients(self.fed, self.clients, "clients"))
         if len(clients) == self.fed.m:
             raise ValueError(f"clients must leave at least one client honest, got all {self.fed.m}")
         if self.kind == "stale" and self.strength is not None:

@@ -246,7 +246,8 @@ def auc(scores, y):
 
     A tie counts half.  ``scores`` (n,) with ``y`` 0 or 1; or (n, classes) with labels ``y``: the
     mean over the classes, each against the rest; or (n, k) with k labels at once, each 0 or 1: the
-    mean over them.  A column without samples of both kinds is left out; NaN where none is left.
+    mean over them.  A column without samples of both kinds, or with a score that is NaN, is left
+    out; NaN where none is left.
 
     >>> auc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
     0.75
@@ -271,7 +272,7 @@ def auc(scores, y):
 def _one_auc(scores, hit):
     """From the mean ranks of the scores (Mann and Whitney)."""
     inside, outside = int(hit.sum()), int((~hit).sum())
-    if not inside or not outside:
+    if not inside or not outside or scores.isnan().any():
         return math.nan
     _, place, count = scores.unique(return_inverse=True, return_counts=True)
     rank = (count.cumsum(0) - (count - 1) / 2)[place].double()

@@ -220,7 +220,8 @@ def _checked_seeds(seeds):
 def _checked_folder(folder):
     if folder is None:
         return None
-    if not isinstance(folder, (str, os.PathLike)) or os.path.isfile(folder):
+    is_path = isinstance(folder, (str, os.PathLike)) and str(folder)
+    if not is_path or os.path.isfile(folder):
         raise ValueError(f"folder must be the path of a folder or None, got {folder!r}")
     Path(folder).mkdir(parents=True, exist_ok=True)
     return Path(folder)

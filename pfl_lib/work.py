@@ -134,7 +134,8 @@ class Work:
                 raise TypeError(f"{name} must be a dictionary, got {getattr(self, name)!r}")
         if "w" not in self.rows:
             raise ValueError(f'rows must hold "w", the starting models; got {sorted(self.rows)}')
-        for name in _check.several("moves", self.moves, "names"):
+        object.__setattr__(self, "moves", _check.several("moves", self.moves, "names"))
+        for name in self.moves:
             _check.one_of("moves", name, self.rows)
         if not isinstance(self.tag, str):
             raise TypeError(f"tag must be text, got {self.tag!r}")

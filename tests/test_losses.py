@@ -76,6 +76,7 @@ def test_auc_of_several_labels_at_once():
 def test_auc_by_hand_and_where_there_is_none():
     assert metrics.auc([3.0, 2.0, 2.0, 1.0], [1, 0, 1, 0]) == (1 + 1 + 0.5 + 1) / 4
     assert math.isnan(metrics.auc([0.1, 0.2], [1, 1]))
+    assert math.isnan(metrics.auc([0.1, math.nan], [0, 1]))  # a broken model ranks nothing
     # class 2 has no sample: the two others count
     scores = torch.tensor([[0.9, 0.1, 0.0], [0.2, 0.8, 0.0], [0.1, 0.3, 0.6]])
     assert metrics.auc(scores, [0, 1, 1]) == 1.0

@@ -71,6 +71,8 @@ def from_arrays(
         _check.whole("vocabulary", vocabulary)
     if classes is not None:
         classes = _check.several("classes", classes, "names")
+        if not all(isinstance(name, (str, int, float, np.generic)) for name in classes):
+            raise TypeError(f"classes must be names, as text or numbers, got {classes!r}")
     x, taken = _table(x, {"y": y, "client": client, "group": group, "weight": weight}, columns)
     weights = None if weight is None else _weights(taken.pop("weight"))
     kind = _kind(x, kind)

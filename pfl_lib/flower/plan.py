@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import asdict, dataclass, field
+from inspect import signature
 
 from pfl_lib import _check, data, models, partition
 from pfl_lib.local import LocalFederation
 from pfl_lib.methods import algorithm
 
+TRAINING = tuple(signature(LocalFederation).parameters)[3:]  # after data, partition and model
 PARTITIONS = ("class_subset", "dirichlet", "grouped", "iid", "pathological")
 
 
@@ -37,11 +39,13 @@ class Plan:
     def __post_init__(self):
         object.__setattr__(self, "runs", _check.several("runs", self.runs, "dictionaries"))
         for name in ("data", "model"):
-            if not isinstance(getattr(self, name), str):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise TypeError(f"{name} must be a name, got {getattr(self, name)!r}")
         _check.one_of("model", self.model, models.names())
         if not isinstance(self.training, dict):
             raise TypeError(f"training must be a dictionary, got {self.training!r}")
+        for name in self.training:
+            _check.one_of("training", name, TRAINING)
         if not isinstance(self.partition, dict) or "name" not in self.partition:
             raise ValueError(f'partition must be {{"name": …, …}}, got {self.partition!r}')
         _check.one_of("partition", self.partition["name"], PARTITIONS)

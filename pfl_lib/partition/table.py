@@ -68,6 +68,8 @@ class Partition:
                 f"{self.groups!r}"
             )
         object.__setattr__(self, "ids", _check.several("ids", self.ids, "names"))
+        if not all(isinstance(name, str) for name in self.ids):
+            raise TypeError(f"ids must be names, as text, got {self.ids!r}")
         if self.ids and len(self.ids) != self.m:
             raise ValueError(f"ids must be one for each of {self.m} clients, got {len(self.ids)}")
 

@@ -215,7 +215,8 @@ TABLE = {
             "rounds": WHOLE,
             "participation": (*SHARE, 0),
             "evaluate_every": WHOLE,
-            "checkpoint": (3, ["a"], __file__),
+            "checkpoint": (3, ["a"], "", __file__),
+            "state_folder": (3, ["a"], "", __file__),
             "checkpoint_every": WHOLE,
             "broken": WORD,
             "callbacks": (None, 3, "abc", [3], [callbacks.Callback]),
@@ -237,7 +238,7 @@ TABLE = {
             "share": (*SHARE, 0, 1),
             "seeds": (3, [], "ab", [-1], [1.5], [True]),
             "participation": (*SHARE, 0),
-            "folder": (3, ["a"], __file__),
+            "folder": (3, ["a"], "", __file__),
         },
     ),
     "Federation.replace": Row(
@@ -248,7 +249,7 @@ TABLE = {
         lambda **how: small().hold_out(**how), {},
         {"share": (*SHARE, 0, 1), "seed": FROM_ZERO},
     ),
-    "callbacks.CSVLog": Row(callbacks.CSVLog, {"path": "log.csv"}, {"path": (None, 3, ".")}),
+    "callbacks.CSVLog": Row(callbacks.CSVLog, {"path": "log.csv"}, {"path": (None, 3, "", ".")}),
     "callbacks.EarlyStopping": Row(
         callbacks.EarlyStopping, {"validation": small},
         {"validation": TYPE, "patience": WHOLE, "metric": ("unknown", 3, "mae"),
@@ -333,7 +334,7 @@ TABLE = {
         {
             "train": ([torch.tensor([0.5])], [torch.tensor([[1]])], [torch.tensor([1])] * 2, [[1]]),
             "groups": (torch.tensor([0, 1]),),
-            "ids": (["ann", "bob"],),
+            "ids": (["ann", "bob"], [None], [3]),
             "labels": ([torch.tensor([1, 2])], [torch.tensor([0.5])]),
         },
         {"train": "train"},
@@ -357,7 +358,7 @@ TABLE = {
             "split": (*WORD, "group"),
             "group": ("a", [0, 1] * 6),
             "columns": ({"a": [0, 1]}, {"a": 3}),
-            "classes": (["a"],),
+            "classes": (["a"], ["a", None], torch.ones(2, 2)),
             "missing": WORD,
             "weight": ("a", 3, [1.0], [0.0] * 12, [-1.0] * 12, [NAN] * 12, [[1.0]] * 12),
             "seed": FROM_ZERO,
@@ -519,7 +520,7 @@ TABLE = {
     ),
     "faults.Faulty": Row(
         faults.Faulty, {"fed": small, "clients": [0]},
-        {"clients": ([4], [-1], [0, 0], [0, 1, 2, 3], "a"), "kind": WORD, "of": WORD,
+        {"clients": ([4], [-1], [0, 0], [0, 1, 2, 3], [True], [0.5], "a"), "kind": WORD, "of": WORD,
          "strength": POSITIVE_OR_NONE, "seed": FROM_ZERO},
     ),
     "faults.Masked": Row(
@@ -596,8 +597,8 @@ TABLE = {
     ),
     "flower.Plan": Row(
         flower.Plan, {"data": "digits", "partition": {"name": "iid", "clients": 3}, "model": "mlp"},
-        {"data": TYPE[::2], "partition": (None, {}, {"name": "unknown"}), "model": WORD,
-         "training": TYPE, "timeout": POSITIVE, "poll": POSITIVE, "wait": POSITIVE,
+        {"data": (None, 3, ""), "partition": (None, {}, {"name": "unknown"}), "model": WORD,
+         "training": (*TYPE, {"lrr": 0.1}), "timeout": POSITIVE, "poll": POSITIVE, "wait": POSITIVE,
          "runs": (None, 3, "a", [None], [{"algorithm": "fedavg"}],
                   [{"algorithm": "fedavg", "rounds": 0}])},
         {"runs": "runs|rounds"},
