@@ -786,3 +786,9 @@ def test_two_real_processes_agree_with_run(tmp_path):
     here = pfl_lib.run(plan.method(runs[0]), plan.federation(), 1, progress=False)
     assert here.accuracy == record["runs"][0]["history"]["accuracy"]
     assert network.forced == []
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", '{"nothing": 1}'])
+def test_what_is_no_plan_is_refused(text):
+    with pytest.raises(ValueError, match="not a plan"):
+        Plan.from_json(text)

@@ -595,3 +595,9 @@ def test_conflicting_labels_rename_by_group_and_refuse_shared_samples():
         partition.conflicting_labels(partition.iid(digits, 3), digits)
     with pytest.raises(ValueError, match="first conflicting_labels, then label_noise"):
         partition.conflicting_labels(partition.label_noise(clients, digits), digits)
+
+
+def test_labels_are_made_noisy_once(small):
+    noisy = partition.label_noise(partition.iid(small, clients=4), small)
+    with pytest.raises(ValueError, match="has label noise already"):
+        partition.label_noise(noisy, small)

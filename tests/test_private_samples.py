@@ -191,3 +191,9 @@ def test_without_opacus_one_is_told(monkeypatch):
         epsilon_of(1.0, 10, 1e-3, rate=0.5)
     assert epsilon_of(1.0, 10, 1e-3) > 0
     assert Work({"w": torch.zeros(1, 1)}, "private descend").step == "private descend"
+
+
+def test_before_the_first_step_nothing_is_spent_and_a_huge_epsilon_needs_little_noise():
+    assert PrivateSamples(pfl_lib.example()).epsilon(delta=1e-3) == 0.0
+    noise = noise_for(epsilon=1e6, rounds=1, delta=1e-3)
+    assert noise < 1e-2 and epsilon_of(noise, 1, 1e-3) == pytest.approx(1e6, rel=1e-6)

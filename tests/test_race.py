@@ -36,7 +36,7 @@ def test_who_ends_elsewhere_is_not_timed(tmp_path):
     def ended_at(vector, way="plain"):
         (tmp_path / "w.bin").write_bytes(vector.astype(np.float32).tobytes())
         process = SimpleNamespace(
-            way=way, start_up=1.0, said={"ready": True},
+            way=way, start_up=1.0, info={"ready": True},
             ask=lambda _: {"file": str(tmp_path / "w.bin")},
         )  # fmt: skip
         return race.compared(process, start, {"vector": ours})

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pfl_lib import Federation, History, algorithm, partition, run
+from pfl_lib import Federation, History, algorithm, example, partition, run
 from pfl_lib.faults import FederationWrapper, OtherUploads
 from tests.support.runs import FEDAMP, same
 from tests.support.runs import linear_federation as federation
@@ -234,3 +234,21 @@ def test_fedamp_with_a_safe_step_and_one_client_is_training_alone(data):
     alone = run(algorithm("separate"), fed, 2, progress=False)
     history = run(algorithm("fedamp", alpha="safe"), fed, 2, progress=False)
     torch.testing.assert_close(history.state.w, alone.state.w, rtol=0, atol=1e-6)
+
+
+def test_a_state_names_what_it_holds():
+    state = algorithm("fedavg").start(example())
+    with pytest.raises(AttributeError, match=r"the state holds \['x'.*\], not 'nothing'"):
+        _ = state.nothing
+    assert (
+        repr(History("FedAvg", "the global model", {})) == "History(FedAvg: nothing measured yet)"
+    )
+
+
+def test_a_server_step_that_breaks_the_models_is_named(data):
+    class Breaks(type(algorithm("fedavg"))):
+        def upload(self, state, done, fed, who):
+            return state.set(x=state.x * math.inf)
+
+    with pytest.raises(FloatingPointError, match="round 1: the server's step left x no longer"):
+        run(Breaks(), federation(data), 1, progress=False)

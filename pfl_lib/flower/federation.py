@@ -70,11 +70,11 @@ class RemoteFederation(ModelFederation):
 
     def __init__(self, transport, model="mlp", *, clients, wait=60.0, **training):
         clients, wait = _check.whole("clients", clients), _check.positive("wait", wait)
-        missing = [name for name in TRANSPORT if not hasattr(transport, name)]
-        if missing:
+        lacks = [name for name in TRANSPORT if not hasattr(transport, name)]
+        if lacks:
             raise TypeError(
                 f"transport must be one such as in_process(fed), with {', '.join(TRANSPORT)}; got "
-                f"{transport!r} without {', '.join(missing)}"
+                f"{transport!r} without {', '.join(lacks)}"
             )
         if training.get("dtype") is torch.bfloat16:
             raise ValueError(
