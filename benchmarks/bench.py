@@ -213,7 +213,7 @@ class Done:
     """What an interrupted run has measured, in a file beside its results, to go on from there."""
 
     def __init__(self, args):
-        self.asked = args
+        self.args = args
         self.path = Path(f"{args.save}.part") if args.save else None
         asked_for = str(sorted(vars(args).items()))
         # of another machine, version or question nothing is taken over
@@ -227,7 +227,7 @@ class Done:
     def or_now(self, name, job):
         """What is held under this name, or else what the job finds now."""
         if name not in self.held["rows"]:
-            self.held["rows"][name] = job(self.asked)
+            self.held["rows"][name] = job(self.args)
             if self.path:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self.path.write_text(json.dumps(self.held, ensure_ascii=False))
