@@ -61,8 +61,8 @@ class LocalFederation(ModelFederation):
     instructions for it train convolutional networks faster, the more so the larger the batch (see
     the book's page on speed); ``plan`` says where that is, and a processor that only claims to have
     them is found out by a trial in another process.
-    ``compile=True`` gives the gradient of a stack of models to ``torch.compile``, on a GPU with CUDA
-    graphs: the first round takes a minute longer, and each step launches less.
+    ``compile=True`` gives the gradient of a stack of models to ``torch.compile``, on a GPU with
+    CUDA graphs: the first round takes a minute longer, and each step launches less.
     ``keep_memory``: on a Linux CPU the C library is set, for the whole process, to keep freed
     memory, which makes stacked training 1.3 to 1.7 times faster; False (or PFL_KEEP_MEMORY=0 in the
     environment) leaves the process as it is.
