@@ -1,0 +1,67 @@
+"""Chapters have numbers, and what they hold is numbered by chapter: "(4.3)", "Figure 4.2".
+
+A chapter's number is that of its file: ``notebooks/04_fedamp`` is chapter 4 and
+``notebooks/03b_judging`` chapter 3b. It stands before the title of the page, in the contents beside
+every page and in the links to the next and the previous page. Sphinx counts equations, figures,
+theorems and exercises by the number of the page on which they stand, as soon as it has one, and
+says the same number wherever one refers to them. Pages without a number share one plain count.
+"""
+
+import re
+
+from docutils import nodes
+
+CHAPTER = re.compile(r"notebooks/0*(\d+[a-z]?)_\w+$")
+
+
+def chapter_number(page):
+    """The number of a chapter named as in _toc.yml: "4", "3b"; None for any other page."""
+    found = CHAPTER.match(page)
+    return found and found.group(1)
+
+
+def number_chapters(env):
+    """Write the chapters' numbers where Sphinx looks for them; returns {page: its numbers}."""
+    found = {}
+    for page, contents in env.tocs.items():
+        number = chapter_number(page)
+        if number is None:
+            continue
+        found[page] = {}
+        for entry in contents.findall(nodes.reference):
+            # the title has the empty anchor; the headings below it have no number
+            own = (number,) if entry.get("anchorname") == "" else ()
+            if entry.get("refuri") == page and "anchorname" in entry:
+                found[page][entry["anchorname"]] = entry["secnumber"] = own
+        for titles in (env.titles, env.longtitles):
+            if page in titles:
+                titles[page]["secnumber"] = (number,)
+    return found
+
+
+def _with_chapters(assign):
+    """Sphinx's own numbering of sections, which comes before that of figures, and ours after it."""
+
+    def assign_section_numbers(collector, env):
+        before = dict(env.toc_secnumbers)
+        changed = assign(collector, env)
+        numbers = number_chapters(env)
+        env.toc_secnumbers.update(numbers)
+        return changed + [page for page in numbers if before.get(page) != numbers[page]]
+
+    assign_section_numbers.with_chapters = True
+    return assign_section_numbers
+
+
+def _install(app):
+    """Once all extensions are there: sphinx-multitoc-numbering puts its own in the same place."""
+    from sphinx.environment.collectors.toctree import TocTreeCollector
+
+    assign = TocTreeCollector.assign_section_numbers
+    if not hasattr(assign, "with_chapters"):
+        TocTreeCollector.assign_section_numbers = _with_chapters(assign)
+
+
+def setup(app):
+    app.connect("builder-inited", _install)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
