@@ -40,26 +40,29 @@ def number_chapters(env):
 
 
 def _with_chapters(assign):
-    """Sphinx's own numbering of sections, which comes before that of figures, and ours after it."""
+    """Sphinx's own numbering of figures and equations, once the chapters have their numbers.
 
-    def assign_section_numbers(collector, env):
-        before = dict(env.toc_secnumbers)
-        changed = assign(collector, env)
-        numbers = number_chapters(env)
-        env.toc_secnumbers.update(numbers)
-        return changed + [page for page in numbers if before.get(page) != numbers[page]]
+    Sections are numbered before, and not here: whatever numbers them (Sphinx, Jupyter Book's
+    extensions) knows counted numbers only, and would stumble over "3b".
+    """
 
-    assign_section_numbers.with_chapters = True
-    return assign_section_numbers
+    def assign_figure_numbers(collector, env):
+        before = getattr(env, "pfl_chapters", {})
+        env.pfl_chapters = number_chapters(env)
+        env.toc_secnumbers.update(env.pfl_chapters)
+        changed = [page for page, own in env.pfl_chapters.items() if before.get(page) != own]
+        return changed + assign(collector, env)
+
+    assign_figure_numbers.with_chapters = True
+    return assign_figure_numbers
 
 
 def _install(app):
-    """Once all extensions are there: sphinx-multitoc-numbering puts its own in the same place."""
     from sphinx.environment.collectors.toctree import TocTreeCollector
 
-    assign = TocTreeCollector.assign_section_numbers
+    assign = TocTreeCollector.assign_figure_numbers
     if not hasattr(assign, "with_chapters"):
-        TocTreeCollector.assign_section_numbers = _with_chapters(assign)
+        TocTreeCollector.assign_figure_numbers = _with_chapters(assign)
 
 
 def setup(app):
