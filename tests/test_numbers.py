@@ -105,7 +105,7 @@ def test_a_title_has_its_number_and_the_headings_below_it_have_none(folder):
     assert '<h1><span class="section-number">4. </span>Third' in pages["notebooks/04_third"]
     assert "<h2>Deep<" in pages["notebooks/04_third"]
     assert "<h3>Deeper<" in pages["notebooks/04_third"]
-    assert ">3b. Second</a>" in pages["index"] and ">A page</a>" in pages["index"]
+    assert "4. </span>Third" in pages["notebooks/03b_second"], "in the link to the next page"
 
 
 def test_one_equation_more_changes_pages_that_are_not_read_again(folder):

@@ -1,10 +1,11 @@
 """Chapters have numbers, and what they hold is numbered by chapter: "(4.3)", "Figure 4.2".
 
 A chapter's number is that of its file: ``notebooks/04_fedamp`` is chapter 4 and
-``notebooks/03b_judging`` chapter 3b. It stands before the title of the page, in the contents beside
-every page and in the links to the next and the previous page. Sphinx counts equations, figures,
-theorems and exercises by the number of the page on which they stand, as soon as it has one, and
-says the same number wherever one refers to them. Pages without a number share one plain count.
+``notebooks/03b_judging`` chapter 3b. It stands before the title of the page and in the links to the
+next and the previous page; the contents beside every page have it from pfl_light. Sphinx counts
+equations, figures, theorems and exercises by the number of the page on which they stand, as soon as
+it has one, and says the same number wherever one refers to them. Pages without a number share one
+plain count.
 """
 
 import re
@@ -32,7 +33,7 @@ def number_chapters(env):
             # the title has the empty anchor; the headings below it have no number
             own = (number,) if entry.get("anchorname") == "" else ()
             if entry.get("refuri") == page and "anchorname" in entry:
-                found[page][entry["anchorname"]] = entry["secnumber"] = own
+                found[page][entry["anchorname"]] = own
         for titles in (env.titles, env.longtitles):
             if page in titles:
                 titles[page]["secnumber"] = (number,)

@@ -93,7 +93,7 @@ def test_chapters_show_their_number_above_the_text_and_in_the_contents(site):
         assert text.count(shown + f"{number}. </span>") == bool(number) * text.count(shown), page
         if number:
             assert f"<h1>{shown}{number}. </span>" in text, page
-            assert f">{number}. {title}</a>" in contents, page
+            assert f'<span class="pfl-chapter">{number}</span> {title}</a>' in contents, page
 
 
 def test_search_finds_fedamp(site, open_page):
