@@ -1,5 +1,6 @@
 """Read the chapters: their parts, exercises and labelled equations, straight from the notebooks."""
 
+import collections
 import functools
 import re
 from dataclasses import dataclass, field
@@ -9,9 +10,9 @@ import nbformat
 import yaml
 
 from devtools.notebooks import all_notebooks
+from devtools.sphinxext.pfl_numbers import chapter_number
 
 ROOT = Path(__file__).resolve().parents[1]
-NUMBERED = re.compile(r"notebooks/\d\d_\w+$")
 MARK = re.compile(r"^`{3,}\{(exercise|solution)-(start|end)\}\s*(\S*)$")
 EQUATION = re.compile(
     r"^\$\$\n((?:(?!\$\$).)*?)\n\$\$ \((eq-[a-z0-9-]+)\)$", re.DOTALL | re.MULTILINE
@@ -56,7 +57,7 @@ def parts():
     found = {}
     for part in toc["parts"]:
         pages = [chapter["file"] for chapter in part["chapters"]]
-        if any(map(NUMBERED.match, pages)):
+        if any(map(chapter_number, pages)):
             found[part["caption"]] = [page for page in pages if page.startswith("notebooks/")]
     return found
 
@@ -179,8 +180,24 @@ def markdown(path):
     return "\n\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
 
 
+def counted(labels):
+    """{label: (page, number)} of things given as (label, page), counted by chapter: "4.3".
+
+    On pages that are no numbered chapters they share one plain count, as on the site
+    (devtools/sphinxext/pfl_numbers.py).
+    """
+    place = {page: k for k, page in enumerate(in_order())}
+    found, counts = {}, collections.Counter()
+    for label, page in sorted(labels, key=lambda pair: place[pair[1]]):
+        chapter = chapter_number(page)
+        counts[chapter] += 1
+        number = f"{chapter}.{counts[chapter]}" if chapter else str(counts[chapter])
+        found[label] = page, number
+    return found
+
+
 def page_title(page):
-    """The title of a page named as in _toc.yml."""
+    """The title of a page named as in _toc.yml, without its number."""
     path = next(path for path in (ROOT / f"{page}.ipynb", ROOT / f"{page}.md") if path.exists())
     return re.search(r"^# (.*)$", markdown(path), re.MULTILINE).group(1)
 

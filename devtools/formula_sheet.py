@@ -117,7 +117,8 @@ def sheet():
             _entry(label, tex, page, where[label], computed.get(label, []))
             for label, tex in own.items()
         ]
-        name = html.escape(chapters.page_title(page))
+        chapter = chapters.chapter_number(page)
+        name = (f"{chapter}. " if chapter else "") + html.escape(chapters.page_title(page))
         known_as = "".join(f"<dt>{a}</dt><dd>{b}</dd>" for a, b in symbols(page))
         known_as = f'<dl class="symbols">{known_as}</dl>\n' if known_as else ""
         sections.append(

@@ -36,20 +36,17 @@ def pages():
 
 @functools.cache
 def equations():
-    """{label: (page, number)}. Sphinx counts them as one turns the pages."""
-    place = {page: number for number, page in enumerate(chapters.in_order())}
-    found = sorted(chapters.equations().items(), key=lambda item: place[item[1][1]])
-    return {label: (page, number) for number, (label, (_, page)) in enumerate(found, start=1)}
+    """{label: (page, number)}, counted as on the site: "4.3"."""
+    return chapters.counted((label, page) for label, (_, page) in chapters.equations().items())
 
 
 @functools.cache
 def exercises():
-    """{label: (page, number)} of the exercises, counted in each page from 1."""
-    found = {}
-    for page, text in pages().items():
-        starts = re.findall(r"^`{3,}\{exercise-start\}\n:label: (\S+)$", text, re.MULTILINE)
-        found |= {label: (page, number) for number, label in enumerate(starts, start=1)}
-    return found
+    """{label: (page, number)} of the exercises, counted as on the site."""
+    start = re.compile(r"^`{3,}\{exercise-start\}\n:label: (\S+)$", re.MULTILINE)
+    return chapters.counted(
+        (label, page) for page, text in pages().items() for label in start.findall(text)
+    )
 
 
 @functools.cache
@@ -65,9 +62,10 @@ def statements():
 
 @functools.cache
 def figures():
-    """{label: (page, number)} of the figures. Sphinx counts them as one turns the pages."""
-    found = [(label, page) for page in chapters.in_order() for label in _figures_of(page)]
-    return {label: (page, number) for number, (label, page) in enumerate(found, start=1)}
+    """{label: (page, number)} of the figures, counted as on the site."""
+    return chapters.counted(
+        (label, page) for page in chapters.in_order() for label in _figures_of(page)
+    )
 
 
 def _figures_of(page):

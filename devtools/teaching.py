@@ -159,7 +159,8 @@ def exercise_notebook(path, solutions):
     later = [source for e in exercises for c in e.solution for source in code_of(c)]
     if built_on := needed([c.source for c in own], later):
         cells.append(nbformat.v4.new_code_cell(built_on))
-    for number, exercise in enumerate(exercises, start=1):
+    for exercise in exercises:
+        number = reader.exercises()[exercise.label][1]
         name = f"### Exercise {number}: {exercise.label}\n\n"
         cells.append(nbformat.v4.new_markdown_cell(name + plain(exercise.text, page)))
         if not solutions:

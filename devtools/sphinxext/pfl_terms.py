@@ -8,7 +8,7 @@ import re
 
 from docutils import nodes
 
-TEACHING = re.compile(r"notebooks/(\d\d_\w+|network|own_clients)$")
+TEACHING = re.compile(r"notebooks/(\d\d[a-z]?_\w+|network|own_clients)$")
 
 
 def link_terms(app, doctree, docname):

@@ -70,14 +70,26 @@ Because.
 
 
 def test_equations_have_the_numbers_of_the_site(site):
-    """What the plain copies call (4) is (4) on the page."""
+    """What the plain copies call (4.3) is (4.3) on the page."""
     wrong, seen = [], 0
     for label, (page, number) in reader.equations().items():
         text = (HTML / f"{page}.html").read_text(encoding="utf-8")
-        found = re.search(rf'id="equation-{label}">\s*<span class="eqno">\((\d+)\)', text)
+        found = re.search(rf'id="equation-{label}">\s*<span class="eqno">\(([\w.]+)\)', text)
         seen += found is not None
-        if found and int(found.group(1)) != number:
+        if found and found.group(1) != number:
             wrong.append(f"{label}: {number} here, {found.group(1)} on the site")
+    assert wrong == []
+    assert seen > 100
+
+
+def test_references_say_the_number_that_stands_beside_the_equation(site):
+    wrong, seen = [], 0
+    for path in sorted(HTML.rglob("*.html")):
+        text = path.read_text(encoding="utf-8")
+        for label, said in re.findall(r'href="[^"]*#equation-(eq-[a-z0-9-]+)">\(([^)]*)\)<', text):
+            seen += 1
+            if said != reader.equations()[label][1]:
+                wrong.append(f"{path.relative_to(HTML)}: {label} is called {said}")
     assert wrong == []
     assert seen > 100
 

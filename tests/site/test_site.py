@@ -1,11 +1,14 @@
 """The built book in a real browser, with everything but this machine blocked."""
 
+import html
+import re
+
 import nbformat
 import pytest
 
-from devtools import links
+from devtools import chapters, links
 from tests.support.pages import IDS, PAGES, settled
-from tests.support.paths import ROOT
+from tests.support.paths import HTML, ROOT
 
 WIDER_THAN_THE_SCREEN = """() => [...document.querySelectorAll('main *')]
   .filter(e => e.getBoundingClientRect().right > innerWidth + 1).slice(0, 5)
@@ -79,6 +82,18 @@ def test_page(site, open_page, name):
         page.wait_for_function(f"document.documentElement.dataset.theme === '{mode}'")
         page.wait_for_timeout(200)  # colours fade in
         assert page.evaluate(LOW_CONTRAST) == [], f"hard to read in {mode} mode"
+
+
+def test_chapters_show_their_number_above_the_text_and_in_the_contents(site):
+    numbered = {page: chapters.chapter_number(page) for page in PAGES}
+    contents = (HTML / "notebooks" / "play.html").read_text(encoding="utf-8")
+    for page, number in numbered.items():
+        text = (HTML / f"{page}.html").read_text(encoding="utf-8")
+        title = html.escape(chapters.page_title(page), quote=False)
+        headings = re.findall(r'<(h\d)><span class="section-number">(.*?)</span>', text)
+        assert headings == ([("h1", f"{number}. ")] if number else []), page
+        if number:
+            assert f'<span class="pfl-chapter">{number}</span> {title}</a>' in contents, page
 
 
 def test_search_finds_fedamp(site, open_page):

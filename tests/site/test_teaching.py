@@ -120,7 +120,7 @@ def test_exercise_notebook_is_readable_anywhere(name):
 def test_an_exercise_brings_the_equations_it_names_and_no_link_to_another_chapter():
     plain = teaching.plain("Compare {eq}`eq-fedavg` with {doc}`05_convergence`.", "notebooks/x")
     words, equation = plain.split("\n\n")
-    number = re.match(r"Compare \((\d+)\) in \*", words).group(1)
+    number = re.match(r"Compare \((1\.\d+)\) in \*", words).group(1)
     assert "ipynb" not in words and words.endswith("with *Does it converge?*.")
     assert f"\\tag{{{number}}}" in equation and "w_i" in equation
 

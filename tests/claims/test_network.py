@@ -1,0 +1,52 @@
+"""What the chapter on networks says of the runs over Flower, from their result files."""
+
+import json
+
+import pytest
+
+from tests.support.paths import ROOT
+
+MEASURED = {
+    path.stem: json.loads(path.read_text(encoding="utf-8"))
+    for path in (ROOT / "results" / "flower").glob("*.json")
+}
+
+
+@pytest.mark.parametrize("where", ["simulation", "network", "many"])
+def test_every_method_ends_in_the_bits_of_one_process(where):
+    for row in MEASURED[where]["rows"]:
+        assert row["largest difference"] == 0 and row["same accuracy"], row["method"]
+
+
+@pytest.mark.parametrize("where", ["simulation", "network"])
+def test_four_methods_move_what_is_counted_on_paper_and_fedala_more(where):
+    rows = MEASURED[where]["rows"]
+    ratio = {row["method"]: (row["down"] + row["up"]) / row["counted bytes"] for row in rows}
+    assert len(ratio) == 5 and ratio.pop("FedALA") > 1.5
+    assert all(1 <= value < 1.01 for value in ratio.values())
+
+
+def test_a_network_costs_time_and_one_process_little():
+    """The chapter's figure: fractions of a second in one process, more elsewhere."""
+    for row in MEASURED["network"]["rows"]:
+        assert row["seconds in one process"] / row["rounds"] < 1
+        assert sum(row["seconds an exchange"]) > 5 * row["seconds in one process"]
+
+
+def test_a_client_that_dies_is_missed_comes_back_and_changes_no_number():
+    death, worker = MEASURED["death"], MEASURED["worker"]
+    assert death["victim"] not in death["who"][death["killed in round"]]
+    for found in (death, worker):
+        assert found["victim"] in found["who"][-1] and found["largest difference"] == 0
+        assert len(found["who"]) == 4  # the table has a column for each
+    assert worker["alive after the nodes"] == 0
+
+
+def test_encryption_changes_no_number_and_strangers_stay_outside():
+    tls, stranger = MEASURED["tls"], MEASURED["stranger"]
+    assert tls["agreement"]["largest difference"] == 0 and tls["agreement"]["same accuracy"]
+    assert not tls["answers without encryption"]
+    assert stranger["exit code"] != 0
+    assert any("Failed to activate" in line for line in stranger["said"])
+    knocked = MEASURED["cables"]["stranger"]
+    assert knocked["exit code"] != 0 and not knocked["answers without encryption"]
