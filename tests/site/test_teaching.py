@@ -55,7 +55,7 @@ def test_every_exercise_is_in_exactly_one_student_notebook():
     labels = [label for t in raw.values() for label in re.findall(r":label: (ex-[\w-]+)", t)]
     students = [text(made) for name, made in MADE.items() if name.startswith("exercises/")]
     found = Counter(
-        label for t in students for label in re.findall(r"^### Exercise \d+: (\S+)$", t, re.M)
+        label for t in students for label in re.findall(r"^### Exercise [\w.]+: (\S+)$", t, re.M)
     )
     assert found == Counter(labels) and set(found.values()) == {1}
 
@@ -301,8 +301,9 @@ def test_every_labelled_formula_is_on_the_sheet():
         assert entry.select_one(".code code") is not None, f"{label} has no function beside it"
     assert [name for name in formulas.__all__ if f"<code>{name}</code>" not in sheet] == []
     assert len(page.select("li")) == count >= len(labelled)
-    numbers = [int(n.get_text().strip("()")) for n in page.select("li .number")]
-    assert sorted(numbers) == list(range(1, count + 1)), "each has its number in the book"
+    numbers = [n.get_text().strip("()") for n in page.select("li .number")]
+    assert len(set(numbers)) == count, "each has its number in the book"
+    assert {"1.1", "3b.1", "4.1", "1"} <= set(numbers)
     silent = [li["id"] for li in page.select("li") if not li.select(".code, .meaning")]
     assert len(silent) <= 0.15 * count, silent
     assert len(page.select("dl.symbols")) >= 8 and len(page.select("dl.symbols dt")) > 80
