@@ -233,7 +233,7 @@ def _form(profiles):
 
 
 class InProcess:
-    """A transport to ``OneClient``s in this process: only the wire is left out.
+    """A transport to ``OneClient`` objects in this process: only the wire is left out.
 
     ``silent`` clients do not answer.
 
