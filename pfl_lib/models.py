@@ -470,6 +470,11 @@ def with_head(module: nn.Module, data: Dataset | SampleForm, name: str | None = 
     _check_module("module", module)
     if not isinstance(data, (Dataset, SampleForm)):
         raise TypeError(f"data must be a Dataset, got {data!r}")
+    if any(isinstance(part, LowRank) for part in module.modules()):
+        raise ValueError(
+            "module must not have low-rank additions yet, or its head would have some as well: "
+            "with_head first, then with_lora, which trains the head whole"
+        )
     parts = {n: part for n, part in module.named_modules() if n}
     linear = [n for n, part in parts.items() if isinstance(part, nn.Linear)]
     if name is None and linear:

@@ -42,6 +42,13 @@ def test_arrays_of_every_kind(x, kind, shape):
     assert torch.isfinite(made.normalized(made.x)).all()
 
 
+def test_images_with_their_channels_last_are_refused_with_what_would_be_right():
+    photos = RANDOM.random((12, 8, 9, 3))
+    with pytest.raises(ValueError, match=r"channels seem to be last: x\.transpose\(0, 3, 1, 2\)"):
+        from_arrays(photos, np.arange(12) % 2)
+    assert from_arrays(photos.transpose(0, 3, 1, 2), np.arange(12) % 2).shape == (3, 8, 9)
+
+
 def test_whole_numbers_in_a_table_are_features_or_tokens_as_one_says():
     ids = RANDOM.integers(0, 9, (12, 5))
     text = from_arrays(ids, np.arange(12) % 2, kind="text", vocabulary=11)

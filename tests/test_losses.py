@@ -331,7 +331,7 @@ class _Wide(torch.nn.Linear):
 @pytest.mark.parametrize(
     ("attempt", "message"),
     [
-        (lambda: federation("mse", loss="cross_entropy"), "loss must be 'mse' or 'bce' for toy"),
+        (lambda: federation("mse", loss="cross_entropy"), "must be 'mse' or 'bce' for toy.*astype"),
         (lambda: federation("mse", loss="bce"), "targets that are 0 or 1"),
         (lambda: federation("mse", metric="accuracy"), "metric .*mae.*got 'accuracy'"),
         (lambda: federation("bce", metric="mae"), "metric .*got 'mae'"),

@@ -302,8 +302,9 @@ def test_a_resnet_by_torchvision(data):
         (FromElsewhere, {"name": "conv"}, "something comes after 'conv'"),
         (FromElsewhere, {"name": "head"}, "name must be a layer of FromElsewhere, such as 'fc'"),
         (lambda: nn.Sequential(nn.Flatten()), {}, "it has no linear layer"),
+        (lambda: models.with_lora(FromElsewhere(), rank=1), {}, "with_head first, then with_lora"),
     ],
-    ids=["softmax", "another layer", "no layer", "nothing linear"],
+    ids=["softmax", "another layer", "no layer", "nothing linear", "low rank"],
 )
 def test_what_is_no_head_is_refused(data, make, how, words):
     with pytest.raises(ValueError, match=words):

@@ -359,8 +359,13 @@ def _check_targets(data: Dataset, partition: Partition, loss: str) -> None:
     if data.labeled != (loss == "cross_entropy"):
         has = "class labels" if data.labeled else "targets, which are numbers"
         right = "'cross_entropy'" if data.labeled else "'mse' or 'bce'"
-        more = "; from_arrays makes targets of a y of type float" if data.labeled else ""
-        raise ValueError(f"loss must be {right} for {data.name} with {has}, got {loss!r}{more}")
+        made = "targets of a y of type float"
+        if not data.labeled:
+            made = "classes of a y of whole numbers (y.astype(int)) or words"
+        raise ValueError(
+            f"loss must be {right} for {data.name} with {has}, got {loss!r}; "
+            f"from_arrays makes {made}"
+        )
     if partition.labels is not None and not data.labeled:
         raise ValueError("partition must have no labels of its own where data.y holds targets")
     if loss == "bce" and not bool(((data.y == 0) | (data.y == 1)).all()):
