@@ -5,13 +5,15 @@
 
 A job is one method on the cases of one experiment, small enough to finish within an hour or so. It
 is done when the experiment's result file holds it with every seed and all its rounds, so nothing
-else has to be remembered: delete a run from the file and it is run again. A job that is
-interrupted goes on from its last checkpoint. After each job its result file is committed, unless
-PFL_NO_COMMIT is set.
+else has to be remembered: delete a run from the file and it is run again. Ctrl-C or SIGTERM stops
+the queue, and a job that is interrupted goes on from its last checkpoint. After each job its result
+file is committed, unless PFL_NO_COMMIT is set, and the list of jobs is read anew: what is put at
+its top is next.
 """
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -109,15 +111,15 @@ def commit(job):
     return f"committed {files}"
 
 
-def work(jobs):
+def work(read=queue):
     """Run what is left. The exit code: 0 when all is done, 1 where a job failed, 130 if stopped."""
     if hasattr(os, "nice"):
         os.nice(15)
-    failed = []
-    todo = left(jobs)
-    for number, job in enumerate(todo, start=1):
-        hours = sum(one.minutes for one in todo[number - 1 :]) / 60
-        print(f"== {number} of {len(todo)}, about {hours:.1f} hours left: {job.words}", flush=True)
+    failed: list[str] = []  # none of these is tried twice
+    while todo := [job for job in left(read()) if job.words not in failed]:
+        job = todo[0]
+        hours = sum(one.minutes for one in todo) / 60
+        print(f"== {len(todo)} left, about {hours:.1f} hours: {job.words}", flush=True)
         began = time.monotonic()
         try:
             code = subprocess.run(job.command(), cwd=ROOT).returncode
@@ -126,24 +128,29 @@ def work(jobs):
             return 130
         took = clock(time.monotonic() - began)
         if code or job.missing():
-            failed.append(job)
+            failed.append(job.words)
             print(f"   failed after {took} min; the other jobs go on", flush=True)
         else:
             print(f"   done in {took} min; {commit(job)}", flush=True)
-    for job in failed:
-        print(f"failed: {job.words}")
+    for words in failed:
+        print(f"failed: {words}")
     return int(bool(failed))
 
 
+def stop(number, frame):
+    """SIGTERM ends the queue as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
 def main(arguments):
-    jobs = queue()
     if arguments == ["list"]:
-        print(listing(jobs))
+        print(listing(queue()))
         return 0
     if arguments:
         print(__doc__)
         return 2
-    return work(jobs)
+    signal.signal(signal.SIGTERM, stop)
+    return work()
 
 
 if __name__ == "__main__":

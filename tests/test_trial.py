@@ -2,11 +2,13 @@
 
 import json
 import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 
 from devtools import trial
+from tests.support.paths import ROOT
 
 JOB = {
     "experiment": "own_leap",
@@ -27,6 +29,7 @@ def place(tmp_path, monkeypatch):
     """A project of its own with one job in the queue."""
     monkeypatch.setattr(trial, "ROOT", tmp_path)
     monkeypatch.setattr(trial.os, "nice", lambda by: None)
+    monkeypatch.delenv("PFL_NO_COMMIT", raising=False)
     (tmp_path / "results" / "own_leap").mkdir(parents=True)
     (tmp_path / "results" / "trial.json").write_text(json.dumps({"jobs": [JOB]}))
     monkeypatch.setattr(trial, "QUEUE", tmp_path / "results" / "trial.json")
@@ -85,7 +88,7 @@ def test_a_finished_job_is_committed(place, monkeypatch, tmp_path, capsys):
     for command in (["init", "-q"], ["config", "user.email", "a@b"], ["config", "user.name", "a"]):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
     working(monkeypatch, 0, lambda: place(*(held(c, s) for c in "ab" for s in range(2))))
-    assert trial.work(jobs()) == 0
+    assert trial.work(jobs) == 0
     assert "committed results/own_leap/paper.json" in capsys.readouterr().out
     log = subprocess.run(
         ["git", "log", "--format=%s"], cwd=tmp_path, capture_output=True, text=True, check=True
@@ -95,9 +98,9 @@ def test_a_finished_job_is_committed(place, monkeypatch, tmp_path, capsys):
 
 def test_a_job_that_fails_or_leaves_something_out_is_named(place, monkeypatch, capsys):
     working(monkeypatch, 1)
-    assert trial.work(jobs()) == 1
+    assert trial.work(jobs) == 1
     working(monkeypatch, 0, lambda: place(held("a", 0)))
-    assert trial.work(jobs()) == 1
+    assert trial.work(jobs) == 1
     assert capsys.readouterr().out.count("failed: own_leap: LGA on a, b (2 seeds)") == 2
 
 
@@ -106,8 +109,43 @@ def test_it_can_be_stopped(place, monkeypatch, capsys):
         raise KeyboardInterrupt
 
     working(monkeypatch, 0, stop)
-    assert trial.work(jobs()) == 130
+    assert trial.work(jobs) == 130
     assert "goes on from the last checkpoint" in capsys.readouterr().out
+
+
+def test_what_is_put_into_the_queue_while_it_works_is_next(place, monkeypatch, capsys):
+    first, second = dict(JOB, cases=["b"]), dict(JOB, cases=["a"])
+    runs = []
+
+    def works():
+        case = "a" if runs else "b"
+        runs.extend(held(case, seed) for seed in (0, 1))
+        place(*runs)
+        trial.QUEUE.write_text(json.dumps({"jobs": [second, first]}))
+
+    trial.QUEUE.write_text(json.dumps({"jobs": [first]}))
+    working(monkeypatch, 0, works)
+    assert trial.work(jobs) == 0
+    assert "== 1 left, about 0.1 hours: own_leap: LGA on a (2 seeds)" in capsys.readouterr().out
+
+
+def test_sigterm_stops_the_queue_and_the_job_that_runs():
+    """A process of its own, whose only job sleeps; it holds the output open while it lives."""
+    script = (
+        "import sys\n"
+        "from devtools import trial\n"
+        "child = 'import time; print(\"begun\", flush=True); time.sleep(600)'\n"
+        "trial.Job.command = lambda job: [sys.executable, '-c', child]\n"
+        "trial.Job.missing = lambda job: [('a', 'LGA', 0)]\n"
+        "sys.exit(trial.main([]))\n"
+    )
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline().startswith("==")
+        assert process.stdout.readline() == "begun\n"
+        process.terminate()
+        rest, _ = process.communicate(timeout=20)
+        assert process.returncode == 130 and "goes on from the last checkpoint" in rest
 
 
 def test_a_queue_that_is_none_is_refused(place):

@@ -1,35 +1,43 @@
-"""What the page on FedALA's published clients says."""
+"""What the page on FedALA's published clients says: of the printed numbers, and of its own rows."""
+
+import pytest
 
 from pfl_lib.book.experiments import overview, stored
+from tests.support.claims import percent
 
 KEPT = stored("fedala_published")["paper"]
 CASE = "MNIST, FedALA's clients"
 PRINTED = next(c["paper"] for c in KEPT.record["cases"] if c["case"] == CASE)
+ROWS = KEPT.methods_in(CASE)
 
 
-def test_alone_after_ten_rounds_is_near_all_printed_numbers():
-    (run,) = KEPT.of("Separate", CASE)
-    alone = 100 * run["extra"]["by sample, best"]
-    assert run["rounds"][-1] == 10 and round(alone, 1) == 99.3
-    below = {m for m, value in PRINTED.items() if value < alone}
-    assert below == {"FedAvg", "FedProx", "Per-FedAvg"}
-    assert all(abs(value - alone) < 0.5 for value in PRINTED.values())
+def test_eleven_of_the_printed_numbers_are_within_0_4_points_of_each_other():
+    below = {m for m, value in PRINTED.items() if value < 99}
+    assert len(PRINTED) == 14 and below == {"FedAvg", "FedProx", "Per-FedAvg"}
+    rest = sorted(value for m, value in PRINTED.items() if m not in below)
+    assert rest[0] > 99.3 and rest[-1] < 99.75 and rest[-1] - rest[0] < 0.4
 
 
-def test_network_and_clients_are_the_papers():
-    (run,) = KEPT.of("Separate", CASE)
-    assert run["settings"]["parameters"] == 582_026 and len(run["clients"]) == 20
-    assert run["settings"]["partition"].startswith("fedala-mnist-")
+@pytest.mark.parametrize("method", [m for m in ("Separate", "Label prior") if m in ROWS])
+def test_alone_or_told_the_labels_clients_pass_what_is_printed_for_global_models(method):
+    (run,) = KEPT.of(method, CASE)
+    reached = 100 * run["extra"]["by sample, best"]
+    assert all(PRINTED[m] < reached for m in ("FedAvg", "FedProx", "Per-FedAvg"))
+
+
+@pytest.mark.parametrize("case", KEPT.cases)
+def test_network_and_clients_are_the_papers(case):
+    for method in KEPT.methods_in(case):
+        (run,) = KEPT.of(method, case)
+        assert run["settings"]["parameters"] == 582_026 and len(run["clients"]) == 20
+        if case == CASE:
+            assert run["settings"]["partition"].startswith("fedala-mnist-")
     told = overview.carries("fedala_published", "paper", KEPT)
-    assert told == "the paper's network and clients"
+    assert told.startswith("the paper's network and clients")
 
 
-def test_the_label_prior_and_fedala_cannot_be_told_apart_after_ten_rounds():
-    reached = {}
-    for method in ("Label prior", "FedALA", "FedAvg"):
-        (run,) = KEPT.of(method, CASE)
-        assert run["rounds"][-1] == 10
-        reached[method] = 100 * run["extra"]["by sample, best"]
-    assert round(reached["Label prior"], 1) == round(reached["FedALA"], 1) == 99.4
-    assert reached["FedALA"] <= reached["Label prior"]
-    assert reached["FedAvg"] < reached["Label prior"] - 1
+@pytest.mark.parametrize("case", KEPT.cases)
+def test_knowing_the_label_frequencies_is_worth_something(case):
+    here = percent(KEPT, case)
+    if {"Label prior", "FedAvg"} <= {*here}:
+        assert here["Label prior"] > here["FedAvg"]

@@ -90,4 +90,5 @@ def test_the_made_up_rows_reach_those_who_read(tmp_path, monkeypatch):
     a_book(tmp_path, [grown(first.experiment, [first])])
     monkeypatch.chdir(tmp_path)
     kept = stored(first.experiment)[first.scale]
-    assert kept.values(first.methods[0], "last", first.cases[0]) == [0.9]
+    (run,) = kept.of(first.methods[0], first.cases[0])
+    assert run["rounds"] == [1, first.rounds]

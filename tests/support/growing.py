@@ -13,6 +13,7 @@ EXTRA = {"fedamp_readings": {"inside": 0.5}}
 #: What a page says of its runs at this scale, where those of a smaller one serve as patterns.
 NETWORK = {"data": "mnist", "model": "mcmahan_cnn", "parameters": 1_663_370}
 LARGER = {"fedamp_readings": (NETWORK, 40)}
+NUMBERS = ("last", "best", "worst 10 %", "clients", "extra")
 EMPTY = {
     "about": "a run that is not there yet",
     "source": "Huang et al. (FedAMP, AAAI 2021), Table 3",
@@ -49,8 +50,12 @@ def grown(experiment, done, scale="paper", broken=False):
             if case not in [entry["case"] for entry in record["cases"]]:
                 record["cases"].append({"case": case, "paper": {m: 90.0 for m in job.methods}})
             for entry in record["cases"]:
-                entry["rounds"] = job.rounds
-            rows = [_row(job, case, method, patterns) for method in job.methods]
+                if entry["case"] == case:
+                    entry["rounds"] = job.rounds
+            long = [r for r in record["runs"] if r["case"] != case or r["rounds"][-1] == job.rounds]
+            record["runs"] = long  # as ``measure`` does
+            before = [r for r in patterns if r["case"] == case] if scale in kept else []
+            rows = [_row(job, case, method, patterns, before) for method in job.methods]
             if broken:
                 ends = {"round": 1, "what": "made up", "rounds": [], "mean by round": []}
                 kept_of = ("case", "method", "seed", "settings")
@@ -59,8 +64,9 @@ def grown(experiment, done, scale="paper", broken=False):
     return record
 
 
-def _row(job, case, method, patterns):
-    """A finished run of this method, made up after a stored one of the experiment."""
+def _row(job, case, method, patterns, before):
+    """A finished run of this method, made up after a stored one of the experiment; one that there
+    is already, but shorter, keeps its numbers."""
     like = [r for r in patterns if r["method"] == method] or patterns
     extra = like[0]["extra"] if like else EXTRA[job.experiment]
     network, clients = LARGER.get(job.experiment, ({}, len(like[0]["clients"]) if like else 0))
@@ -69,6 +75,8 @@ def _row(job, case, method, patterns):
     labels = {kind.label: kind for kind in BY_NAME.values()}
     kind = labels.get(method) or labels.get(method.split(",")[0]) or BY_NAME["fedacs"]
     settings |= {"algorithm": kind.name, "fedamp.sigma": 100.0}
+    same = [r for r in before if r["method"] == method]
+    kept = {name: same[0][name] for name in NUMBERS} if same else {}
     return {
         "case": case,
         "method": method,
@@ -86,7 +94,7 @@ def _row(job, case, method, patterns):
         "extra_models": {"u": [0.5, 0.9]} if kind.name in ("fedamp", "heurfedamp") else {},
         "extra": {name: 0.5 for name in extra},
         "settings": settings,
-    }
+    } | kept
 
 
 def a_book(folder, records):

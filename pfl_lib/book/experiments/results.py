@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 import os
 import statistics
 from dataclasses import dataclass
@@ -285,17 +286,17 @@ def waiting(experiment, scale, found):
     >>> waiting("own_leap", "laptop", stored("own_leap")["laptop"])
     0
     """
-    ends = [*found.record["runs"], *found.diverged()]
-    held = {(run["case"], run["method"], run["seed"]) for run in ends}
+    here = [j for j in _jobs() if (j["experiment"], j.get("scale", "paper")) == (experiment, scale)]
     wanted = {
-        (case, method, seed)
-        for job in _jobs()
-        if (job["experiment"], job.get("scale", "paper")) == (experiment, scale)
+        (case, method, seed, job["rounds"])
+        for job in here
         for case in job["cases"]
         for method in job["methods"]
         for seed in range(job["seeds"])
     }
-    return len(wanted - held)
+    ends = {(r["case"], r["method"], r["seed"]): math.inf for r in found.diverged()}
+    ends |= {(r["case"], r["method"], r["seed"]): r["rounds"][-1] for r in found.record["runs"]}
+    return sum(ends.get((c, m, s), 0) < rounds for c, m, s, rounds in wanted)
 
 
 def _jobs():

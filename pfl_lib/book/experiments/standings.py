@@ -50,6 +50,33 @@ def lead(found, method, case, over="Separate", what="last"):
     return paired(by_seed(found, method, case, what), by_seed(found, over, case, what))
 
 
+def client_by_client(found, method, case, over="Separate"):
+    """How far a method is ahead of another over the clients of the first seed, in points, with its
+    interval: it speaks of these clients, not of another start.  Empty where one was not run.
+
+    >>> from pfl_lib.book.experiments import Results
+    >>> runs = [{"method": m, "case": "", "clients": a}
+    ...         for m, a in (("Separate", [0.5, 0.7]), ("FedAMP", [0.6, 0.9]))]
+    >>> client_by_client(Results({"runs": runs}), "FedAMP", "")
+    '+15.00 [−48.53, 78.53]'
+    """
+    both = [found.of(m, case) for m in (method, over)]
+    if method == over or not all(both):
+        return ""
+    return _span(*paired(*(dict(enumerate(runs[0]["clients"])) for runs in both)), digits=2)
+
+
+def moved(run, share=0.2):
+    """By how many points the last ``share`` of the rounds has changed a run's mean accuracy.
+
+    >>> moved({"rounds": [1, 8, 10], "mean by round": [0.5, 0.875, 0.9375]})
+    6.25
+    """
+    rounds, curve = run["rounds"], run["mean by round"]
+    before = [a for number, a in zip(rounds, curve) if number <= (1 - share) * rounds[-1]]
+    return 100 * (curve[-1] - (before or curve[:1])[-1])
+
+
 def standings(found, case):
     """Every method in one case, the best first: members, leads with intervals, newcomers."""
     rows = []
@@ -69,10 +96,10 @@ def standings(found, case):
     return Shown(head, rows, note=note, sortable=True)
 
 
-def _span(mean, low, high):
+def _span(mean, low, high, digits=1):
     if math.isnan(mean):
         return ""
-    return f"{mean:+.1f} [{low:.1f}, {high:.1f}]".replace("-", "−")
+    return f"{mean:+.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]".replace("-", "−")
 
 
 def picture(found, cases, what="last", over="Separate"):
