@@ -63,7 +63,9 @@ def client_by_client(found, method, case, over="Separate"):
     both = [found.of(m, case) for m in (method, over)]
     if method == over or not all(both):
         return ""
-    return _span(*paired(*(dict(enumerate(runs[0]["clients"])) for runs in both)), digits=2)
+    ours, theirs = (dict(enumerate(runs[0]["clients"])) for runs in both)
+    mean, low, high = paired(ours, theirs)
+    return _span(mean, low, high, digits=2)
 
 
 def moved(run, share=0.2):
