@@ -17,7 +17,7 @@ def test_the_library_computes_what_the_second_writing_does(differences, label):
 
 
 def test_the_comparison_would_notice():
-    """The two readings of pFedMe and of APPLE differ by far more than rounding; so do settings."""
+    """Two readings of pFedMe, APPLE and SPFL differ by far more than rounding; so do settings."""
     clients = parity._Clients(parity._federation())
     going_on, again = (parity._pfedme(clients, restart=word) for word in (False, True))
     assert (going_on - again).abs().max() > 1e-3
@@ -25,6 +25,9 @@ def test_the_comparison_would_notice():
     assert (by_tensor - true).abs().max() > 1e-6
     assert (parity._fedphp(clients) - parity._fedphp(clients, expected=100)).abs().max() > 1e-3
     assert (parity._fedala(clients) - parity._fedala(clients, eta=10.0)).abs().max() > 1e-3
+    spfl = parity._spfl(clients)
+    for other in ({"own_head": True}, {"period": 3}):
+        assert (spfl - parity._spfl(clients, **other)).abs().max() > 1e-3
 
 
 def test_every_model_has_left_its_start():

@@ -209,6 +209,38 @@ def _fedfomo(c, held=0.2):
     return torch.stack(w)
 
 
+def _spfl(c, period=2, own_head=False):
+    """Algorithm 1 of SPFL: two steps on every batch, softmax of cosines in two stages, a reset to
+    the mean every ``period`` rounds; in a script of its authors heads are reset, but not mixed."""
+    top = SIZES[0] + SIZES[1]
+    stages = (slice(0, top), slice(top, None))
+    w = [c.start] * c.m
+    for k in range(ROUNDS):
+        if k % period == 0:
+            w = [sum(w) / c.m] * c.m
+        moves = []
+        for i in range(c.m):
+            end = _descend(w[i], lambda t, i=i: _loss(t, c.x[i], c.y[i]), steps=2 * EPOCHS)
+            moves.append(w[i] - end)
+        if k % period == 0:  # the probe takes the same batches from the same start
+            weights = [_softmax_of_cosines([g[part] for g in moves]) for part in stages]
+            if own_head:
+                weights[1] = torch.eye(c.m, dtype=torch.float64)
+        for i in range(c.m):
+            common = [
+                sum(share * g[part] for share, g in zip(S[i], moves))
+                for part, S in zip(stages, weights)
+            ]
+            w[i] = w[i] - torch.cat(common)
+    return torch.stack(w)
+
+
+def _softmax_of_cosines(moves):
+    rows = [[float(g @ h / (g.norm() * h.norm())) for h in moves] for g in moves]
+    powers = [[math.exp(cosine) for cosine in row] for row in rows]
+    return torch.tensor([[e / sum(row) for e in row] for row in powers], dtype=torch.float64)
+
+
 def _ours(name, part, **hyper):
     """The tensor ``part`` of the library's state after three rounds ("": the personal models)."""
 
@@ -248,4 +280,9 @@ _PAIRS = {
         lambda clients: _apple(clients, rate=0.001, by_tensor=False),
     ),
     "FedFomo: the trained models": (_ours("fedfomo", "w", validation=0.2), _fedfomo),
+    "SPFL: softmax, in two stages": (_ours("spfl", "", period=2), _spfl),
+    "SPFL: a head of one's own, reset": (
+        _ours("spfl", "", period=2, local_head="reset"),
+        lambda clients: _spfl(clients, own_head=True),
+    ),
 }
