@@ -248,8 +248,40 @@ def three_runs():
     return (panel,)
 
 
+# --------------------------------------------------------------------------- over a network
+def over_network():
+    panel = Panel(
+        "Who talks to whom over a network",
+        "On the left the server's program, in the middle the SuperLink, on the right three "
+        "SuperNodes, each with a client and its data. Arrows join the SuperLink with all others; "
+        "server and clients are not joined directly.",
+        height=252,
+    )
+
+    def box(x, y, wide, high, style):
+        panel.rect(x, y - high / 2, wide, high, f"soft {style}", round=8)
+        panel.rect(x, y - high / 2, wide, high, f"thin {style}", round=8)
+
+    box(5, 118, 95, 74, "ink")
+    panel.lines(52.5, 102, ["ServerApp"], "ink big")
+    panel.lines(52.5, 122, ["the algorithm,", "no data"], "ink small")
+    box(124, 118, 90, 54, "mute")
+    panel.text(169, 114, "SuperLink", "ink big")
+    panel.text(169, 132, "holds parcels", "mute small")
+    panel.arrow(102, 118, 122, 118, "line ink", head=7, both=True)
+    for i, y in enumerate((40, 118, 196)):
+        box(238, y, 98, 64, "g1")
+        panel.text(287, y - 14, "SuperNode", "g1 big")
+        panel.client(268, y + 12, i + 1, r=12)
+        panel.data(304, y + 14, "mute")
+        panel.arrow(216, 118 + 0.24 * (y - 118), 236, y, "line g1", head=7, both=True)
+    panel.text(170, 246, "server and clients never meet", "mute")
+    return (panel,)
+
+
 FIGURES = {
     "family-map": family_map,
     "who-sees": who_sees,
     "three-runs": three_runs,
+    "over-network": over_network,
 }
