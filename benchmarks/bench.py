@@ -5,6 +5,8 @@ a busy moment of the machine hits all alike.  Results go to results/benchmarks/e
 
 On a busy machine kernels on several cores wait for each other and seconds mean little; there
 ``--one-core`` compares the processor time of one core.
+
+PFLLIB=/path/to/PFLlib adds that library's own client loop.
 """
 
 import argparse
@@ -107,6 +109,8 @@ def training(workload, args):
 def compared(workload, fed, start, args):
     """The ways take turns."""
     ways = {"usual way": Process("usual", workload)}
+    if os.environ.get("PFLLIB") and workload[4] == "sgd":  # its optimizer is SGD
+        ways["PFLlib"] = Process("PFLlib", workload)
     few = workload[0].startswith("resnet")  # seconds for each call
     for engine in ("threads",) if few else ("loop", "stacked", "threads"):
         if engine != "threads" or fed.device.type == "cpu":
@@ -192,6 +196,12 @@ def server_step(m, args):
         "seconds": {name: round(s, 3) for name, s in seconds.items()},
         "ratio": ratio,
         "largest difference": difference,
+        "slower when busy": {
+            "usual way": slower_when_busy(Process("pairwise", (m, d, args.device)), args),
+            "library": slower_when_busy(
+                Timed(partial(step, stack(m, d, args.device)), args.device), args
+            ),
+        },
     }
 
 

@@ -2,6 +2,7 @@
 
 * ``UsualWay``: for each client a DataLoader, a module, an optimiser, a loop, one client after the
   other, as federated libraries in PyTorch do it, written plainly;
+* ``PFLlib``: that library's own client, from a checkout that the variable PFLLIB names;
 * ``Tried``: the library itself with something changed, to show what pays and what does not.
 
 A process of its own, since ``pfl_lib`` tells the C library to keep freed memory, which would help
@@ -15,6 +16,9 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 from safetensors.torch import load_file
@@ -113,6 +117,36 @@ class UsualWay:
         return torch.stack(trained)
 
 
+class PFLlib(UsualWay):
+    """The same by PFLlib's ``clientAVG``, which gets its samples from memory instead of files."""
+
+    def __init__(self, *workload):
+        super().__init__(*workload)
+        sys.path.insert(0, str(Path(os.environ["PFLLIB"]).resolve() / "system"))
+        from flcore.clients.clientavg import clientAVG
+
+        settings = self.fed.settings
+        arguments = SimpleNamespace(
+            model=self.module, algorithm="FedAvg", dataset="", device=str(self.fed.device),
+            save_folder_name="", num_classes=10, batch_size=settings.batch_size,
+            local_learning_rate=settings.lr, local_epochs=settings.epochs, few_shot=0,
+            learning_rate_decay=False, learning_rate_decay_gamma=1.0,
+        )  # fmt: skip
+        self.clients = []
+        for number, samples in enumerate(self.sets):
+            never = {"train_slow": False, "send_slow": False}
+            client = clientAVG(arguments, number, len(samples), 0, **never)
+            options = {"batch_size": settings.batch_size, "drop_last": True, "shuffle": True}
+            client.load_train_data = partial(DataLoader, samples, **options)
+            self.clients.append(client)
+
+    def __call__(self):
+        for row, client in zip(self.start, self.clients):
+            vector_to_parameters(row[: self.count].clone(), self.module.parameters())
+            client.set_parameters(self.module)
+            client.train()
+
+
 class Tried:
     """The library with something changed: ``chunk``, ``dtype``, ``precision``, the gradient by
     ``vmap``, the step through ``compile``."""
@@ -204,7 +238,7 @@ def main():
     way, workload, threads = sys.argv[1:]
     torch.set_num_threads(int(threads))
     workload = json.loads(workload)
-    ways = {"usual": UsualWay, "pairwise": Pairwise, "tried": Tried}
+    ways = {"usual": UsualWay, "PFLlib": PFLlib, "pairwise": Pairwise, "tried": Tried}
     device = "cpu" if "cpu" in workload else "cuda"
     timed = Timed(ways[way](*workload), device)
     for _ in sys.stdin:

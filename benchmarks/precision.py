@@ -2,7 +2,8 @@
 
 Every method runs twice from every seed, on the same clients, models and batches: in float32 and
 with ``precision="bf16"``.  What counts is the difference in pairs, beside what another seed
-changes.  Results go to results/benchmarks/precision.json.
+changes.  A processor without instructions for bfloat16 computes on the rounded numbers in float32:
+that takes longer, and tells as much.  Results go to results/benchmarks/precision.json.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from tqdm.auto import tqdm
 import pfl_lib
 from pfl_lib.book.experiments.measuring import processor
 from pfl_lib.checkpoints import atomic_write
-from pfl_lib.local.precision import bf16_trial
+from pfl_lib.local.precision import bf16_claimed, bf16_trial
 
 METHODS = {
     "separate": {}, "fedavg": {}, "fedavg-ft": {}, "ditto": {}, "fedrep": {}, "scaffold": {},
@@ -27,7 +28,7 @@ METHODS = {
 SETTINGS = {  # clients, and the local training of each
     "five groups": (lambda data, seed: pfl_lib.partition.grouped(data, seed=seed), {}),
     "Dirichlet 0.1, Adam": (
-        lambda data, seed: pfl_lib.partition.dirichlet(data, 20, alpha=0.1, seed=seed),
+        lambda data, seed: pfl_lib.partition.dirichlet(data, 20, a=0.1, seed=seed),
         {"optimizer": "adam", "lr": 0.001},
     ),
 }
@@ -51,6 +52,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", help="those whose words hold this text")
     parser.add_argument("--save", default="results/benchmarks/precision.json")
     args = parser.parse_args()
     found = bf16_trial()
@@ -62,6 +64,7 @@ def main():
         "about": "fedala_cnn on mnist5k, the last of the rounds, the same batches in each pair",
         "command": "python benchmarks/precision.py",
         "machine": f"{processor()}, {os.cpu_count()} cores",
+        "instructions for bfloat16": bf16_claimed(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "library": pfl_lib.__version__,
@@ -75,6 +78,7 @@ def main():
             record = before
     done = {(row["setting"], row["method"]) for row in record["rows"]}
     jobs = [(setting, name) for setting in SETTINGS for name in METHODS]
+    jobs = [job for job in jobs if args.only in ", ".join(job)]
     for setting, name in tqdm(jobs, desc="methods"):
         label = pfl_lib.algorithm(name, **METHODS[name]).label
         if (setting, label) in done:

@@ -95,10 +95,16 @@ def test_the_loss_of_each_sample_is_cross_entropy():
     assert torch.equal(loss_of_each("cross_entropy", out, y), expected)
 
 
-def test_words(clients):
+def test_words(clients, monkeypatch):
     fed = pfl_lib.Federation(*clients, "fedala_cnn", precision="bf16")
-    assert "in bfloat16" in fed.plan() and "precision='full' is often faster" not in fed.plan()
-    assert "precision='full' is often faster" in fed.replace(model="mlp").plan()
+    dense = fed.replace(model="mlp")
+    for faster, words, dense_words in (
+        (2.1, "2.1 times as fast when tried)", "precision='full' is often faster"),
+        (0.48, "precision='full' is faster here", "precision='full' is faster here"),
+    ):
+        monkeypatch.setattr(precision, "bf16_trial", lambda faster=faster: {"faster": faster})
+        assert fed.plan().endswith(words) and dense.plan().endswith(dense_words)
+        assert "in bfloat16" in fed.plan()
     claimed = "precision='bf16' may be faster" in fed.replace(precision="full").plan()
     assert claimed == precision.bf16_claimed()
 

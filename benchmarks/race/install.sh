@@ -12,7 +12,7 @@ case $name in
   pfllib) packages="$TORCH h5py scikit-learn matplotlib" ;;
   flbench) packages="$TORCH torchvision==0.28.0 hydra-core ray rich scikit-learn scipy pandas
     matplotlib pynvml pillow" ;;
-  fluke) packages="$TORCH fluke-fl==0.8.1 torchvision==0.28.0 -e ." ;; # `make bench` has it train our clients
+  fluke) packages="$TORCH fluke-fl==0.8.1 torchvision==0.28.0" ;;
   blazefl) packages="$TORCH blazefl[contrib,reproducibility]==2.0.3"; least=3.12 ;;
   pfl-research) packages="$TORCH pfl==0.6.0" ;;
   # its last release calls jax.tree_map, which newer versions of jax no longer have

@@ -4,8 +4,11 @@ import functools
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 try:
     from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
@@ -63,11 +66,32 @@ def named_part(number, plan):
     In a lesson every client can load the whole data set and look at its own part only.  A client
     with data of its own brings another function of this form.
     """
-    loaded, dealt = plan.parts()
+    loaded, dealt = _parts(plan.to_json())
     if not 0 <= number < dealt.m:
         raise ValueError(f"partition-id must lie in 0..{dealt.m - 1}, the clients; got {number}")
     labels = None if dealt.labels is None else dealt.labels[number]
-    return loaded, dealt.train[number], dealt.test[number], labels, dealt.m
+    train, test = dealt.train[number], dealt.test[number]
+    return *_only(loaded, train, test), labels, dealt.m
+
+
+@functools.lru_cache(maxsize=1)
+def _parts(text):
+    return Plan.from_json(text).parts()  # once: one process may simulate thousands of clients
+
+
+def _only(data, train, test):
+    """A data set of these samples alone, and where in it those for training and testing are."""
+    own = torch.cat([train, test])
+    weights = None if data.weights is None else data.weights[own]
+    gone: dict[str, Any] = {
+        "coarse": None,
+        "columns": {},
+        "client": "",
+        "together": "",
+        "weights": weights,
+    }
+    mine = replace(data, x=data.x[own], y=data.y[own], n_train=len(train), **gone)
+    return mine, *torch.arange(len(own)).split([len(train), len(test)])
 
 
 def client_app(load=named_part, mods=()):
@@ -275,11 +299,11 @@ def _run_plan(grid, plan, out, record):
     record |= {"meeting": round(time.monotonic() - began, 3), "runs": []}
     for number, one in enumerate(plan.runs):
         before, began = len(fed.traffic), time.monotonic()
-        method, rounds = plan.method(one), one["rounds"]
+        method = plan.method(one)
         broken = "drop" if method.partial else "stop"  # some cannot go on without a client
         name = f"{number}-{one['algorithm']}"
-        options = {"evaluate_every": rounds, "broken": broken, "progress": False}
-        history = run(method, fed, rounds, checkpoint=out / name, **options)
+        options = plan.options(one) | {"broken": broken, "progress": False}
+        history = run(method, fed, checkpoint=out / name, **options)
         name += ".safetensors"
         save_file({n: t.contiguous().clone() for n, t in history.state.items()}, out / name)
         record["runs"].append(

@@ -54,7 +54,7 @@ class LocalNetwork:
                 f"there is no Flower beside {sys.executable}: pip install 'pfl_lib[flower]'"
             )
         self.home = Path(tempfile.mkdtemp(prefix="pfl-"))
-        self.port, *self.node_ports = _free_ports(1 + self.clients)
+        self.port, *self.node_ports = _free_ports(1 if self.simulation else 1 + self.clients)
         self._configure()
         try:
             self.start_link()

@@ -10,6 +10,7 @@ from pfl_lib.methods import algorithm
 
 TRAINING = tuple(signature(LocalFederation).parameters)[3:]  # after data, partition and model
 PARTITIONS = ("class_subset", "dirichlet", "grouped", "iid", "pathological")
+OPTIONS = ("participation", "test_clients")  # of ``run``, that a run of a plan may name
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,8 @@ class Plan:
 
     ``partition`` is ``{"name": "grouped", …}`` with the arguments of that function, ``training``
     what ``Federation`` takes, each of ``runs`` ``{"algorithm": "fedamp", "rounds": 3, …}`` with the
-    method's hyper-parameters.  ``timeout`` is how long the server waits for a reply, ``poll`` how
+    method's hyper-parameters, and ``participation`` or ``test_clients`` where not all clients take
+    part or are tested.  ``timeout`` is how long the server waits for a reply, ``poll`` how
     long at least between two looks, ``wait`` how long for the clients to say hello, all in seconds.
 
     >>> plan = Plan("digits", {"name": "iid", "clients": 3}, "logistic_regression",
@@ -62,8 +64,14 @@ class Plan:
     @staticmethod
     def method(one):
         """The algorithm of one of the runs."""
-        hyper = {k: v for k, v in one.items() if k not in ("algorithm", "rounds")}
+        hyper = {k: v for k, v in one.items() if k not in ("algorithm", "rounds", *OPTIONS)}
         return algorithm(one["algorithm"], **hyper)
+
+    @staticmethod
+    def options(one):
+        """How one of the runs is made, as :func:`pfl_lib.run` takes it."""
+        given = {name: one[name] for name in OPTIONS if name in one}
+        return {"rounds": one["rounds"], "evaluate_every": one["rounds"], **given}
 
     def parts(self):
         """The data set and who holds which of its samples."""

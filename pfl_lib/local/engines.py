@@ -5,17 +5,15 @@
 * ``threads``  one client at a time on each core.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from pfl_lib._threads import each
 from pfl_lib.local.batches import batch_table, draw_noise, dropout_keys, step_counts
 from pfl_lib.local.network import Client, Network, Task, channels_last, mean_loss
 from pfl_lib.local.optimizers import start_memory
@@ -135,24 +133,7 @@ def on_threads(
         finally:
             network.give_back(mine)
 
-    given = [_threads(workers).submit(take, job) for job in jobs]
-    try:
-        return [one.result() for one in given]
-    finally:  # after an error, or an interrupt, no thread goes on working
-        for one in given:
-            one.cancel()
-        wait(given)
-
-
-@cache
-def _threads(workers: int) -> ThreadPoolExecutor:
-    """Threads that stay: a new one is slow at first, since torch keeps things for each thread."""
-
-    def begin() -> None:
-        torch.set_num_threads(1)
-        torch.set_flush_denormal(True)  # see flush_denormals; it counts for one thread
-
-    return ThreadPoolExecutor(workers, "clients", begin)
+    return each(take, jobs, workers)
 
 
 @contextmanager
@@ -168,10 +149,6 @@ def flush_denormals() -> Iterator[None]:
         yield
     finally:
         torch.set_flush_denormal(before)
-
-
-if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child makes its own
-    os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 # ---- one client at a time ---------------------------------------------------------------------

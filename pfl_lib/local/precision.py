@@ -113,9 +113,12 @@ def precision_in_words(precision: str, dtype: torch.dtype, device: torch.device,
     """What ``plan`` says about it: what is used, or that something faster may be had."""
     if precision == "bf16":
         words = "products and convolutions in bfloat16"
-        if device.type == "cpu":
-            words += f" (a convolution ran {bf16_trial()['faster']:.1f} times as fast when tried)"
-        if network.dense is not None:
+        faster = bf16_trial()["faster"] if device.type == "cpu" else None
+        if faster is not None:
+            words += f" (a convolution ran {faster:.1f} times as fast when tried)"
+        if faster is not None and faster < 1:
+            words += "; precision='full' is faster here"
+        elif network.dense is not None:
             words += "; for a dense network precision='full' is often faster"
         return words
     offered = network.convolutional and dtype == torch.float32 and device.type == "cpu"

@@ -10,10 +10,12 @@ products too are taken in double precision.
 import torch
 
 from pfl_lib import _check
+from pfl_lib._threads import each
 from pfl_lib.methods._tensors import own
 
 _CLOSE = 0.1  # of the rows' squared lengths: nearer pairs need double precision
 _COLUMNS = 4096  # columns widened at a time: the block fits the cache, W is never copied whole
+_SUMS = 8  # partial sums, one for each piece of work that a thread takes
 ROWS = 1024  # rows of an m × m matrix taken at a time: what is worked out on the way stays small
 
 
@@ -97,10 +99,24 @@ def _wide(W):
 
 def _gram(W, products, centred):
     """W·Wᵀ with products in one precision and their sum over the blocks in double precision."""
-    total = W.new_zeros((W.shape[0], W.shape[0]), dtype=_wide(W))
-    for block in W.split(_COLUMNS, dim=1):
-        block = block.to(products)
-        if centred:
-            block = block - block.mean(0)
-        total += block @ block.T
+    m, blocks = len(W), W.split(_COLUMNS, dim=1)
+
+    def summed(blocks):
+        total = W.new_zeros((m, m), dtype=_wide(W))
+        for block in blocks:
+            block = block.to(products)
+            if centred:
+                block = block - block.mean(0)
+            total += block @ block.T
+        return total
+
+    if m > ROWS:  # then each product keeps all cores busy, and partial sums would be large
+        total = summed(blocks)
+    else:
+        some = -(-len(blocks) // _SUMS)
+        jobs = [blocks[at : at + some] for at in range(0, len(blocks), some)]
+        cores = torch.get_num_threads() if W.device.type == "cpu" else 1
+        total, *others = each(summed, jobs, cores) if cores > 1 else map(summed, jobs)
+        for other in others:
+            total += other
     return (total + total.T).div_(2)  # a matrix product need not round both halves alike

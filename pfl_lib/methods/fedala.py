@@ -140,8 +140,11 @@ class AdaptiveLocalAggregation(Algorithm):
 
     def learn(self, weights, own, x, apart, started, fed, who):
         """Pass after pass over the same batches; a client leaves when its weights are learned."""
-        first = apart.cpu().nonzero().flatten()
-        busy, clients = first.to(x.device), who.cpu()[first]
+        # a GPU is waited for once here, and once per pass when the window is full
+        apart, started, who = torch.stack([apart, started, who.to(apart.device)]).cpu()
+        first = apart.nonzero().flatten()
+        clients, learning = who[first], started[first] == 0
+        busy = first.to(x.device)
         losses = x.new_zeros(len(busy), 0)
         for done in range(1, self.max_epochs + 1):
             if len(busy) == 0:
@@ -161,11 +164,13 @@ class AdaptiveLocalAggregation(Algorithm):
             new = fed.perform(work, clients)
             weights = weights.index_copy(0, busy, new["weights"])
             losses = torch.cat([losses, (new["loss"] / new["seen"])[:, None]], 1)
-            moving = losses[:, -self.window :].std(1, correction=0) >= self.tol
-            stay = ~started[busy] & (moving | (done <= self.window))
-            kept = stay.cpu().nonzero().flatten()  # a GPU is waited for once a pass
-            clients, here = clients[kept], kept.to(busy.device)
-            busy, losses = busy[here], losses[here]
+            if done > self.window:
+                moving = losses[:, -self.window :].std(1, correction=0) >= self.tol
+                learning = learning & moving.cpu()
+            kept = learning.nonzero().flatten()
+            if len(kept) < len(clients):
+                clients, learning, here = clients[kept], learning[kept], kept.to(busy.device)
+                busy, losses = busy[here], losses[here]
         return weights
 
     def top(self, fed):

@@ -45,7 +45,15 @@ LIBRARY = [
     ),
 ]
 #: Small helpers that every room may use.
-EVERYWHERE = ["_check", "_deprecated", "_example", "_objectives", "_schedules", "_version"]
+EVERYWHERE = [
+    "_check",
+    "_threads",
+    "_deprecated",
+    "_example",
+    "_objectives",
+    "_schedules",
+    "_version",
+]
 BOOK = [
     ("Experiments", "pfl_lib.book", "papers, settings, canaries", "what was measured"),
     ("Results", "results/", "one file per experiment and scale", "numbers"),
