@@ -5,8 +5,10 @@ import json
 import re
 import struct
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from devtools import measure
 from devtools.sphinxext import pfl_situations
@@ -90,6 +92,9 @@ def test_the_page_shows_what_the_library_computes(show):
             label = coin(page, client, which).get_attribute("aria-label")
             right = int(100 * one["accuracy"][client - 1].item() + 0.5)
             assert f", {right} % right" in label
+    a, b = (int(100 * one["mean"] + 0.5) for one in wanted)
+    ahead = [f"{n} point{'s' * (n > 1)} ahead" if n > 0 else "" for n in (a - b, b - a)]
+    assert page.locator(".pg-lead").all_inner_texts() == ahead != ["", ""]
     page.wait_for_timeout(400)
     spoken = page.locator(".pfl-aloud").inner_text()
     assert spoken.startswith("Round 3 of 30: Ditto reads") and "FedACS" in spoken
@@ -123,6 +128,17 @@ def test_the_map_names_the_best_of_each_field(show):
     s = dict(data(page, "state"), how=0, size=10, seed=0)
     means = {m: list(playground.rounds(m, s))[-1]["mean"] for m in ("separate", "fedavg")}
     assert best in ("fedavg", "ditto", "fedamp") and means["fedavg"] > means["separate"]
+    fields = page.locator(".pg-field")
+    assert fields.evaluate_all("all => all.filter((f) => f.tabIndex === 0).length") == 1
+    fields.first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")  # the second field: its two best methods run
+    best, second = (fields.nth(1).get_attribute(f"data-{k}") for k in ("best", "second"))
+    s = data(page, "state")
+    assert (s["data"], s["how"], s["size"], s["b"], s["a"]) == ("names", 0, 20, best, second)
+    assert data(page, "round") == 30
+    fields.first.click()
+    assert data(page, "state")["size"] == 10
 
 
 # ---- hands -------------------------------------------------------------------------------------
@@ -190,7 +206,14 @@ def test_a_digit_drawn_by_finger_is_answered_by_twelve_models(show):
     page.get_by_role("button", name="Clear").click()
     assert page.locator(".pg-reply b").first.inner_text() == "·"
     page.locator("[data-example]").click()  # one of the test digits, shown on the pad
-    assert re.fullmatch(r"\d", page.locator(".pg-reply b").first.inner_text())
+    digit = playground.digits()[1][playground._stretches()[0]["test"][0]]
+    names = [playground.names_of(data(page, "state"), g)[digit] for g in range(3)]
+    words = "Group 1 calls it {}, group 2 calls it {} and group 3 calls it {}.".format(*names)
+    told = page.locator(".pg-panel:visible [role=status]").inner_text()
+    assert told.startswith(words) and len(set(names)) == 3
+    for k, chip in enumerate(page.locator(".pg-reply").all_inner_texts()):
+        answer, _, sure = chip.partition("\n")  # marked where the client's own group says so
+        assert ("✓" in sure) == (int(answer) == names[(k % 12) // 4]), (k, chip)
     slide(send, (x, y - 60), (x, y + 60))  # whoever draws then begins on white
     alone = """() => { const c = document.querySelector('.pg-pad'), { data } = c.getContext('2d')
       .getImageData(0, 0, 168, 168); let n = 0;
@@ -214,7 +237,7 @@ def test_everything_can_be_done_with_the_keyboard(show):
     page.keyboard.press("ArrowRight")
     assert data(page, "state")["groups"][1] == 1
     assert page.evaluate("document.activeElement.dataset.client") == "1", "the focus was lost"
-    page.get_by_role("tab", name="Look at one client").focus()
+    page.get_by_role("tab", name="One client").focus()
     page.keyboard.press("ArrowRight")
     assert page.get_by_role("tab", name="Draw a digit").get_attribute("aria-selected") == "true"
     page.get_by_role("radio", name="All alike").focus()
@@ -247,7 +270,7 @@ def test_the_address_opens_what_it_speaks_of(show):
     assert page.locator(".pg-more").get_attribute("open") is not None
     page.get_by_role("tab", name="The map").click()
     assert address(page) == "#look=map&liar=5"
-    page.get_by_role("tab", name="Look at one client").click()
+    page.get_by_role("tab", name="One client").click()
     assert address(page) == "#liar=5"
     page = show("#m=fedamp")
     assert page.locator(".pg-more").get_attribute("open") is None
@@ -259,6 +282,32 @@ def test_the_link_to_what_one_sees_can_be_copied(show):
     page.locator("[data-share]").click()
     page.wait_for_function("document.querySelector('[data-share]').textContent === 'Copied'")
     assert page.evaluate("copied").endswith("play.html#b=ditto&seed=7")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_what_one_sees_can_be_kept_as_a_picture(show, tmp_path, scheme):
+    """Both stages, drawn where they belong: links, rings, and two curves of two colors."""
+    page = show("#m=fedavg&b=fedamp", color_scheme=scheme)
+    for _ in range(4):
+        page.locator("[data-step]").click()
+    with page.expect_download() as download:
+        page.locator("[data-keep]").click()
+    assert download.value.suggested_filename == "fedavg-fedamp-round-4.png"
+    download.value.save_as(tmp_path / "kept.png")
+    picture = np.asarray(Image.open(tmp_path / "kept.png").convert("RGB")).astype(int)
+    assert picture.shape == (1260, 2400, 3)
+    paper, b = ((255, 255, 255), (138, 63, 192))
+    if scheme == "dark":
+        paper, b = ((22, 27, 34), (211, 168, 255))
+    assert (picture[5, 5] == paper).all()
+
+    def painted(part, color):
+        return int((np.abs(part - color).sum(2) < 12).sum())
+
+    left, right, chart = picture[150:1000, :840], picture[150:1000, 840:1650], picture[:, 1700:]
+    for group in ((0, 114, 178), (230, 159, 0), (0, 158, 115)):  # the longer rings are FedAMP's
+        assert painted(right, group) > painted(left, group) > 500
+    assert painted(chart, b) > 300 and painted(right, b) > 1000 and painted(left, b) == 0
 
 
 def test_a_method_brings_its_knob(show):

@@ -95,6 +95,7 @@ function playground({ model, el }) {
         {
           select,
           words: element("span", { class: "pg-words" }),
+          lead: element("span", { class: "pg-lead" }),
           mean: element("output", { class: "pg-mean" }),
         },
       ];
@@ -111,6 +112,7 @@ function playground({ model, el }) {
           { class: "pg-title" },
           element("span", { class: "pg-mark", "aria-hidden": "true" }, w.toUpperCase()),
           picks[w].select,
+          picks[w].lead,
           picks[w].mean,
         ),
         picks[w].words,
@@ -144,7 +146,8 @@ function playground({ model, el }) {
   });
   const flip = element("div", { class: "pg-flip", role: "group", "aria-label": "Which method" }, ...flips);
   const guide = element("button", { type: "button", class: "pg-go", "data-tour": "" }, "Six-step tour"),
-    share = element("button", { type: "button", "data-share": "" }, "Copy link");
+    share = element("button", { type: "button", "data-share": "" }, "Copy link"),
+    keep = element("button", { type: "button", "data-keep": "" }, "Save picture");
   guide.addEventListener("click", () => enter(0));
   const toPad = element("button", { type: "button", "data-to-pad": "" }, "Draw a digit");
   toPad.addEventListener("click", () => {
@@ -297,10 +300,7 @@ function playground({ model, el }) {
     const { title, ask, tell: truth } = STORY[step];
     const leave = element("button", { type: "button", class: "pg-quiet" }, "Leave the tour");
     leave.addEventListener("click", () => {
-      step = null;
-      solo = asked = false;
-      guess = sketch = null;
-      tell();
+      leaveTour();
       paint();
       guide.focus({ preventScroll: true });
     });
@@ -422,6 +422,12 @@ function playground({ model, el }) {
     chart.svg.addEventListener(end, () => {
       pen = null;
     });
+  function leaveTour() {
+    step = null;
+    solo = asked = false;
+    guess = sketch = null;
+    tell();
+  }
   function enter(k) {
     step = k;
     asked = false;
@@ -460,7 +466,7 @@ function playground({ model, el }) {
     seeds: element("div", { class: "pg-panel" }),
     map: element("div", { class: "pg-panel" }),
   };
-  const titles = { client: "Look at one client", draw: "Draw a digit", seeds: "100 seeds", map: "The map" };
+  const titles = { client: "One client", draw: "Draw a digit", seeds: "100 seeds", map: "The map" };
   const tabs = Object.fromEntries(
     Object.entries(titles).map(([k, text]) => {
       const button = element(
@@ -516,27 +522,32 @@ function playground({ model, el }) {
     ["a", "b"].map((w) => [w, range(CLASSES).map(templateCanvas)]),
   );
   const labelled = (canvas, text) => element("figure", {}, canvas, element("figcaption", {}, text));
-  const lines = Object.fromEntries(
-    ["a", "b"].map((w) => [
-      w,
-      {
-        head: element("p", { class: "pg-line" }),
-        row: element("div", { class: "pg-row" }, ...rows[w].map((c, k) => labelled(c, String(k)))),
-      },
-    ]),
-  );
+  const heads = { a: element("p", { class: "pg-line" }), b: element("p", { class: "pg-line" }) };
   const holds = element("div", { class: "pg-row pg-holds" }),
     who = element("h2", { class: "pg-h" }),
     hears = element("p", { class: "pg-line" });
+  const looks = ["a", "b"].map((w) =>
+    element(
+      "div",
+      {},
+      heads[w],
+      element("div", { class: "pg-row" }, ...rows[w].map((c, k) => labelled(c, String(k)))),
+    ),
+  );
   panels.client.append(
     who,
-    element("p", { class: "pg-line" }, "Some of its digits, under the names it uses:"),
-    holds,
-    lines.a.head,
-    lines.a.row,
-    lines.b.head,
-    lines.b.row,
-    hears,
+    element(
+      "div",
+      { class: "pg-one" },
+      element(
+        "div",
+        {},
+        element("p", { class: "pg-line" }, "Some of its digits, under the names it uses:"),
+        holds,
+      ),
+      hears,
+      ...looks,
+    ),
   );
   function paintClient() {
     const s = fed.s,
@@ -557,7 +568,7 @@ function playground({ model, el }) {
     }
     for (const w of ["a", "b"]) {
       const run = runs[w];
-      lines[w].head.textContent =
+      heads[w].textContent =
         `${METHODS[run.name].label}: what its model looks for, name by name (${percent(run.accuracy[chosen])} right)`;
       rows[w].forEach((canvas, c) => paintTemplate(canvas, fed.model.template(run.models[chosen], c), theme));
     }
@@ -586,47 +597,50 @@ function playground({ model, el }) {
   const pad = new Pad((picture) => ask(picture));
   const wipe = element("button", { type: "button", "data-clear": "" }, "Clear"),
     sample = element("button", { type: "button", "data-example": "" }, "Take one from the test digits");
-  let examples = 0;
+  let examples = 0,
+    truth = null; // which digit it is, where that is known
   wipe.addEventListener("click", () => {
     pad.clear();
     ask(null);
   });
   sample.addEventListener("click", () => {
-    const { pixels, all } = digits(),
+    const { pixels, labels, all } = digits(),
       k = all.test[(examples++ * 37) % all.test.length];
     const picture = pixels.slice(k * PIXELS, (k + 1) * PIXELS);
     pad.show(picture);
-    ask(picture);
+    ask(picture, labels[k]);
   });
   const verdict = element("p", { class: "pg-line", role: "status" });
   panels.draw.append(
     element(
       "div",
-      { class: "pg-draw" },
-      pad.canvas,
+      { class: "pg-one pg-asked" },
       element(
         "div",
-        { class: "pg-drawn" },
-        element("p", { class: "pg-line" }, "Draw a digit, large; twelve models answer."),
-        seen,
-        wipe,
-        sample,
+        { class: "pg-draw" },
+        pad.canvas,
+        element(
+          "div",
+          { class: "pg-drawn" },
+          element("p", { class: "pg-line" }, "Draw a digit, large; twelve models answer."),
+          seen,
+          wipe,
+          sample,
+        ),
       ),
+      element("div", {}, replies.a.head, replies.a.row, replies.b.head, replies.b.row, verdict),
     ),
-    replies.a.head,
-    replies.a.row,
-    replies.b.head,
-    replies.b.row,
-    verdict,
   );
-  function ask(picture) {
+  function ask(picture, digit = null) {
     drawn = picture;
+    truth = digit;
     pad.canvas.classList.toggle("pg-empty", !picture);
     paintAnswers();
   }
   function paintAnswers() {
     paintPicture(seen, drawn || new Uint8Array(PIXELS), inkColour(theme));
-    const said = {};
+    const said = {},
+      named = fed.clients.map(({ names }) => names[truth]); // what each client calls it
     for (const w of ["a", "b"]) {
       const run = runs[w];
       replies[w].head.textContent = `${METHODS[run.name].label}, round ${run.k}:`;
@@ -635,10 +649,11 @@ function playground({ model, el }) {
       replies[w].row.replaceChildren(
         ...range(CLIENTS).map((i) => {
           const best = drawn ? said[w][i] : null,
+            right = best !== null && best === named[i],
             chip = element("span", { class: "pg-reply", style: `--group: ${PALETTE[groupsOf(fed.s)[i]]}` });
           chip.append(
             element("b", {}, best === null ? "·" : String(best)),
-            element("small", {}, best === null ? `${i + 1}` : percent(answers[i][best])),
+            element("small", {}, best === null ? `${i + 1}` : `${right ? "✓\u2009" : ""}${percent(answers[i][best])}`),
           );
           chip.title = `client ${i + 1}`;
           return chip;
@@ -646,13 +661,19 @@ function playground({ model, el }) {
       );
     }
     const words_ = (w) => {
-      const kinds = [...new Set(said[w])];
-      return kinds.length === 1
-        ? `all say ${kinds[0]}`
-        : kinds.map((c) => `${said[w].filter((v) => v === c).length} say ${c}`).join(", ");
+      const kinds = [...new Set(said[w])],
+        shapes = new Set(said[w].map((name, i) => fed.clients[i].names.indexOf(name)));
+      if (kinds.length === 1) return `all say ${kinds[0]}`;
+      const counts = kinds.map((c) => `${said[w].filter((v) => v === c).length} say ${c}`).join(", ");
+      return shapes.size === 1 ? `${counts}, and all mean the same shape` : counts;
     };
+    const calls = [...new Set(groupsOf(fed.s))].sort().map((g) => {
+      const name = named[groupsOf(fed.s).indexOf(g)];
+      return `group ${g + 1} calls it ${name}`;
+    });
+    const it = new Set(named).size > 1 ? `${listed(calls).replace(/^g/, "G")}. ` : `It is a ${truth}. `;
     const text = drawn
-      ? `${METHODS[runs.a.name].label}: ${words_("a")}. ${METHODS[runs.b.name].label}: ${words_("b")}.`
+      ? `${truth === null ? "" : it}${METHODS[runs.a.name].label}: ${words_("a")}. ${METHODS[runs.b.name].label}: ${words_("b")}.`
       : "";
     if (verdict.textContent !== text) verdict.textContent = text;
   }
@@ -700,7 +721,7 @@ function playground({ model, el }) {
     element(
       "p",
       { class: "pg-line" },
-      "Who wins where? Every field is its own federation: more digits per client to the right, more disagreement upwards. Separate, FedAvg, Ditto and FedAMP run in each, with three seeds.",
+      "Who wins where? Every field is its own federation: more digits per client to the right, more disagreement upwards. Separate, FedAvg, Ditto and FedAMP run in each, with three seeds. Click a field to see its two best at work.",
     ),
   );
   function rest(k) {
@@ -743,35 +764,36 @@ function playground({ model, el }) {
     picture.end();
   }
   function drawSeeds(p, found, s, line) {
-    const bins = 50,
-      most =
-        1.4 *
-        Math.max(
-          6,
-          ...["a", "b"].map((w) =>
-            Math.max(
-              ...range(bins).map(
-                (k) => found.filter((f) => Math.min(bins - 1, Math.floor(f[w] * bins)) === k).length,
-              ),
-            ),
-          ),
-        );
-    p.scale({ x: [0, 1], y: [0, most] });
-    p.axes({ xlabel: "mean accuracy after 30 rounds", xticks: range(11).map((k) => k / 10), yticks: [] });
+    // the tenths in which they lie, two at least
+    const all = found.flatMap((f) => [f.a, f.b]),
+      high = Math.max(2, Math.ceil(10 * Math.max(...all) - 1e-9)),
+      low = Math.min(high - 2, Math.floor(10 * Math.min(...all) + 1e-9)),
+      bins = 10 * (high - low),
+      counts = ["a", "b"].map((w) => {
+        const out = range(bins).map(() => 0);
+        for (const f of found) out[clamp(Math.floor(100 * f[w] - 10 * low + 1e-9), 0, bins - 1)]++;
+        return out;
+      }),
+      left = (k) => low / 10 + k / 100;
+    p.scale({ x: [low / 10, high / 10], y: [0, 1.4 * Math.max(6, ...counts.flat())] });
+    p.axes({
+      xlabel: "mean accuracy after 30 rounds",
+      xticks: range(high - low + 1).map((k) => (low + k) / 10),
+      yticks: [],
+    });
     ["a", "b"].forEach((w, at) => {
-      for (const k of range(bins)) {
-        const count = found.filter((f) => Math.min(bins - 1, Math.floor(f[w] * bins)) === k).length;
+      counts[at].forEach((count, k) => {
         if (count)
           p.shape("rect", {
-            x: p.x((k + 0.06) / bins),
+            x: p.x(left(k + 0.06)),
             y: p.y(count),
-            width: p.x(0.88 / bins) - p.x(0),
+            width: p.x(left(k + 0.94)) - p.x(left(k + 0.06)),
             height: p.y(0) - p.y(count),
             rx: 2,
             fill: lineColour(at),
             "fill-opacity": 0.62,
           });
-      }
+      });
       const middle = median(found.map((f) => f[w]));
       p.text(
         clamp(p.x(middle), 60, p.width - 60),
@@ -816,29 +838,34 @@ function playground({ model, el }) {
           ),
           x = left + k * wide,
           y = p.height - bottom - (how + 1) * high;
-        p.shape("rect", {
-          x: x + 1,
-          y: y + 1,
-          width: wide - 2,
-          height: high - 2,
-          rx: 5,
-          fill,
-          "data-best": best,
-        });
+        p.shape(
+          "rect",
+          {
+            x: x + 1,
+            y: y + 1,
+            width: wide - 2,
+            height: high - 2,
+            rx: 5,
+            fill,
+            class: "pg-field",
+            role: "button",
+            tabindex: p.count++ ? -1 : 0,
+            "data-best": best,
+            "data-second": second,
+            "data-how": how,
+            "data-size": size,
+            "aria-label": `${size} digits per client, ${HOW[data]({ how })}: ${METHODS[best].label} ${percent(mean[best])}, then ${METHODS[second].label} ${percent(mean[second])}. Let them run.`,
+          },
+          undefined,
+          1,
+        );
         const name =
           wide > 74
             ? METHODS[best].label
             : { separate: "alone", fedavg: "Avg", ditto: "Ditto", fedamp: "AMP" }[best];
-        p.text(x + wide / 2, y + high / 2 - 2, name, {
-          "text-anchor": "middle",
-          class: "pfl-text pfl-strong",
-          style: `fill: ${onTop(fill)}`,
-        });
-        p.text(x + wide / 2, y + high / 2 + 14, percent(mean[best]), {
-          "text-anchor": "middle",
-          class: "pfl-tick",
-          style: `fill: ${onTop(fill)}`,
-        });
+        const over = { x: x + wide / 2, "text-anchor": "middle", style: `fill: ${onTop(fill)}` };
+        p.shape("text", { ...over, y: y + high / 2 - 2, class: "pfl-text pfl-strong" }, name, 2);
+        p.shape("text", { ...over, y: y + high / 2 + 14, class: "pfl-tick" }, percent(mean[best]), 2);
       });
     }
     sizes.forEach((size, k) =>
@@ -852,6 +879,31 @@ function playground({ model, el }) {
     line.textContent = `${FEDERATIONS[data].label}: best mean accuracy after 30 rounds, ${seeds} seed${seeds > 1 ? "s" : ""}; the paler, the closer the second.`;
     p.label = line.textContent;
   }
+
+  // A field of the map is a situation: whoever clicks it sees its two best methods run.
+  function visit(field) {
+    const { best, second, how, size } = field.dataset,
+      { round, shown, ...same } = lab.map.s;
+    leaveTour();
+    change({ ...same, data: same.data === "alike" ? "names" : same.data, how, size, a: second, b: best, seed: 0 });
+    card.scrollIntoView({ block: "start", behavior: calm.matches ? "auto" : "smooth" });
+    if (calm.matches) finish();
+    else start();
+  }
+  plane.svg.addEventListener("click", (event) => {
+    const field = event.target.closest(".pg-field");
+    if (field) visit(field);
+  });
+  plane.svg.addEventListener("keydown", (event) => {
+    const field = event.target.closest(".pg-field"),
+      [across, up] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] }[event.key] || [];
+    if (!field || !(across !== undefined || event.key === "Enter" || event.key === " ")) return;
+    event.preventDefault();
+    if (across === undefined) return visit(field);
+    const size = MAP.sizes[MAP.sizes.indexOf(Number(field.dataset.size)) + across],
+      next = plane.svg.querySelector(`[data-how="${Number(field.dataset.how) + up}"][data-size="${size}"]`);
+    if (next) next.focus();
+  });
 
   // ---- the chart --------------------------------------------------------------------------------
   const lineColour = (k) => MODEL_LINES[theme.dark ? "dark" : "light"][k];
@@ -920,6 +972,48 @@ function playground({ model, el }) {
       chart.text((chart.x(0) + chart.x(ROUNDS)) / 2, chart.y(0.5), "✎ draw the curve here", { "text-anchor": "middle", class: "pfl-text pg-here" });
     chart.label = `Accuracy by round. ${ends.map((e) => e.text).join(", ")} in round ${runs.b.k}.${ghosts.length ? ` ${ghosts.length} earlier runs in grey.` : ""}`;
     chart.end();
+  }
+
+  // The two stages, their curves and the sentence as a picture, for a slide or a friend.
+  function asPicture() {
+    const canvas = element("canvas", { width: 2400, height: 1260 }),
+      pen = canvas.getContext("2d"),
+      soft = blend(theme.paper, theme.ink, 0.66),
+      [x, y] = [(k) => 896 + (270 * k) / ROUNDS, (v) => 460 - 310 * v];
+    const curve = (at, colour, wide) => {
+      pen.beginPath();
+      for (const [k, v] of at) pen.lineTo(x(k), y(v));
+      pen.strokeStyle = colour;
+      pen.lineWidth = wide;
+      pen.stroke();
+    };
+    pen.scale(2, 2);
+    pen.fillStyle = theme.paper;
+    pen.fillRect(0, 0, 1200, 630);
+    write(pen, FEDERATIONS[fed.s.data].words, 32, 58, "700 27px", theme.ink, "left");
+    ["a", "b"].forEach((w, k) => stages[w].paintOn(pen, 22 + 404 * k, 96, 392, lineColour(k)));
+    for (const v of [0, 0.5, 1]) {
+      curve([[0, v], [ROUNDS, v]], blend(theme.paper, theme.ink, 0.14), 1); // prettier-ignore
+      write(pen, percent(v), x(0) - 8, y(v) + 5, "15px", soft, "right");
+    }
+    write(pen, `${ROUNDS} rounds`, x(ROUNDS), y(0) + 22, "15px", soft, "right");
+    ["a", "b"].forEach((w, k) => {
+      const last = curves[w].at(-1);
+      curve(curves[w].map((q) => [q.k, q.mean]), lineColour(k), 3.5); // prettier-ignore
+      disc(pen, x(last.k), y(last.mean), 5.5, lineColour(k));
+    });
+    let line = "",
+      at = 540;
+    for (const word of sentence().split(" ")) {
+      if (line.length + word.length > 96) {
+        write(pen, line, 32, at, "21px", theme.ink, "left");
+        [line, at] = ["", at + 30];
+      }
+      line += `${line && " "}${word}`;
+    }
+    write(pen, line, 32, at, "21px", theme.ink, "left");
+    if (location.host) write(pen, location.host + location.pathname, 1168, 612, "15px", soft, "right");
+    return canvas;
   }
 
   // ---- the clock of rounds --------------------------------------------------------------------
@@ -1086,9 +1180,12 @@ function playground({ model, el }) {
     el.classList.toggle("pfl-dark", dark);
     el.classList.toggle("pg-solo", solo);
     el.classList.toggle("pg-only-a", !showB);
-    const s = state();
+    const s = state(),
+      [a, b] = [runs.a, runs.b].map((run) => Math.round(100 * run.mean)); // as they are shown
     for (const w of ["a", "b"]) {
-      const { select, words: about_, mean } = picks[w];
+      const { select, words: about_, mean, lead } = picks[w],
+        ahead = solo || s.a === s.b || !runs.b.k ? 0 : w === "a" ? a - b : b - a;
+      lead.textContent = ahead > 0 ? `${points(ahead / 100)} ahead` : "";
       if (all) {
         select.value = s[w];
         about_.textContent = METHODS[s[w]].words;
@@ -1178,6 +1275,16 @@ function playground({ model, el }) {
       if (problem.name !== "AbortError") prompt("The link to what you see:", link);
     }
   });
+  keep.addEventListener("click", () =>
+    asPicture().toBlob((blob) => {
+      const link = element("a", {
+        href: URL.createObjectURL(blob),
+        download: `${names().a}-${names().b}-round-${runs.b.k}.png`,
+      });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    }),
+  );
   const rowsOf = (run) => {
     const d = fed.model.d,
       all = new Float64Array(CLIENTS * d);
@@ -1255,7 +1362,7 @@ function playground({ model, el }) {
         "div",
         { class: "pg-top" },
         element("div", { class: "pg-drive" }, play, one, again, pace),
-        element("div", { class: "pg-doors" }, guide, toPad, ...(onPage ? [share] : [])),
+        element("div", { class: "pg-doors" }, guide, toPad, ...(onPage ? [share] : []), keep),
       ),
       tour,
       front,

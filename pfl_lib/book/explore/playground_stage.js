@@ -96,12 +96,26 @@ const inkColour = (theme) => {
 const small = (attributes = {}) =>
   element("canvas", { width: 8, height: 8, class: "pg-pixels", ...attributes });
 
+function disc(pen, x, y, r, fill) {
+  pen.beginPath();
+  pen.arc(x, y, r, 0, TURN);
+  pen.fillStyle = fill;
+  pen.fill();
+}
+function write(pen, text, x, y, font, fill, align = "center") {
+  pen.font = `${font} system-ui, "Segoe UI", "Liberation Sans", sans-serif`;
+  pen.fillStyle = fill;
+  pen.textAlign = align;
+  pen.fillText(text, x, y);
+}
+
 class Stage {
   constructor(which, page) {
-    Object.assign(this, { which, page, run: null, theme: null, box: 0, coins: [] });
-    this.sky = element("canvas", { class: "pg-sky", "aria-hidden": "true" });
+    Object.assign(this, { which, page, run: null, theme: null, box: 0, coins: [], scene: [] });
+    this.sky = element("canvas", { class: "pg-sky", "aria-hidden": "true" }); // the links
+    this.birds = element("canvas", { class: "pg-sky", "aria-hidden": "true" }); // what flies along them
     this.server = element("div", { class: "pg-server", "aria-hidden": "true" });
-    this.node = element("div", { class: "pg-stage", role: "group" }, this.sky, this.server);
+    this.node = element("div", { class: "pg-stage", role: "group" }, this.sky, this.birds, this.server);
     for (const i of range(CLIENTS)) {
       const template = templateCanvas(),
         hand = element("canvas", { width: 26, height: 8, class: "pg-pixels pg-hand" });
@@ -262,19 +276,79 @@ class Stage {
     );
   }
 
-  // What moves: links, and models on their way; ``part`` of the flight is done (null: none flies).
+  // Links, drawn anew when they change; the models on their way, in every frame: ``part`` of the
+  // flight is done (null: none flies).
   fly(part, theme, weights = this.run && this.run.xi) {
-    const { box } = this,
-      ratio = Math.min(2, devicePixelRatio || 1),
-      { sky } = this;
-    if (!box || !this.run) return;
-    if (sky.width !== Math.round(box * ratio)) sky.width = sky.height = Math.round(box * ratio);
-    const pen = sky.getContext("2d"),
-      c = box / 2,
-      r = RADIUS * box;
+    if (!this.box || !this.run) return;
+    const scene = [weights, this.box, devicePixelRatio, theme.paper, this.seated];
+    if (scene.some((v, k) => v !== this.scene[k])) this.link(weights, theme);
+    this.scene = scene;
+    const { links, at } = this,
+      pen = this.clean(this.birds);
+    if (part === null) return;
+    const t = part < 0.5 ? 2 * part * part : 1 - 2 * (1 - part) ** 2,
+      u = 1 - t,
+      c = this.box / 2;
+    pen.strokeStyle = theme.paper;
+    pen.lineWidth = 1;
+    for (const [i, j, v] of links) {
+      // j's model on its way to i, by way of the server
+      const [x, y] = [0, 1].map((q) => u * u * at[j][q] + 2 * u * t * c + t * t * at[i][q]);
+      pen.beginPath();
+      pen.arc(x, y, this.box * (0.006 + 0.018 * Math.sqrt(v)), 0, TURN);
+      pen.fillStyle = PALETTE[this.groups[j]];
+      pen.fill();
+      pen.stroke();
+    }
+  }
+  // An empty canvas of the stage's size, and its pen.
+  clean(canvas) {
+    const ratio = Math.min(2, devicePixelRatio || 1),
+      wide = Math.round(this.box * ratio),
+      pen = canvas.getContext("2d");
+    if (canvas.width !== wide) canvas.width = canvas.height = wide;
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    pen.clearRect(0, 0, box, box);
-    const at = this.angle.map((a) => [c + r * Math.cos(a), c + r * Math.sin(a)]);
+    pen.clearRect(0, 0, this.box, this.box);
+    return pen;
+  }
+  // The same on another canvas: a picture to keep, with name and score in the middle.
+  paintOn(pen, left, top, side, colour) {
+    const { run, theme } = this,
+      [cx, cy] = [left + side / 2, top + side / 2];
+    pen.imageSmoothingEnabled = true;
+    pen.drawImage(this.sky, left, top, side, side);
+    pen.globalAlpha = 0.86;
+    disc(pen, cx, cy, 0.15 * side, theme.paper);
+    pen.globalAlpha = 1;
+    write(pen, METHODS[run.name].label, cx, cy - 0.05 * side, `600 ${0.052 * side}px`, colour);
+    write(pen, percent(run.mean), cx, cy + 0.07 * side, `700 ${0.11 * side}px`, colour);
+    this.coins.forEach(({ template, hand }, i) => {
+      const [x, y] = [Math.cos(this.angle[i]), Math.sin(this.angle[i])],
+        [mx, my] = [cx + RADIUS * side * x, cy + RADIUS * side * y],
+        [r, ring] = [0.088 * side, 0.015 * side];
+      disc(pen, mx, my, r, blend(theme.paper, theme.ink, 0.1));
+      pen.beginPath();
+      pen.moveTo(mx, my);
+      pen.arc(mx, my, r, -TURN / 4, -TURN / 4 + TURN * run.accuracy[i]);
+      pen.fillStyle = PALETTE[this.groups[i]];
+      pen.fill();
+      disc(pen, mx, my, r - ring, theme.paper);
+      pen.imageSmoothingEnabled = true;
+      pen.drawImage(template, mx - 0.044 * side, my - 0.058 * side, 0.088 * side, 0.088 * side);
+      pen.imageSmoothingEnabled = false;
+      pen.drawImage(hand, mx - 0.043 * side, my + 0.034 * side, 0.086 * side, 0.0265 * side);
+      disc(pen, mx + r * x, my + r * y, 0.026 * side, blend(theme.paper, theme.ink, 0.25));
+      disc(pen, mx + r * x, my + r * y, 0.024 * side, theme.paper);
+      write(pen, String(i + 1), mx + r * x, my + r * y + 0.01 * side, `700 ${0.028 * side}px`, theme.ink);
+    });
+  }
+  link(weights, theme) {
+    const { box } = this,
+      pen = this.clean(this.sky),
+      c = box / 2,
+      r = RADIUS * box,
+      at = this.angle.map((a) => [c + r * Math.cos(a), c + r * Math.sin(a)]);
+    this.at = at;
     if (this.arcs.length > 1)
       for (const { g, from, to } of this.arcs) {
         pen.beginPath();
@@ -284,18 +358,10 @@ class Stage {
         pen.globalAlpha = theme.dark ? 0.2 : 0.12;
         pen.stroke();
       }
-    const links = [];
-    weights.forEach((row, i) =>
-      row.forEach((v, j) => {
-        if (i !== j && v > 0.015) links.push([i, j, v]);
-      }),
+    this.links = weights.flatMap((row, i) =>
+      [...row].flatMap((v, j) => (i !== j && v > 0.015 ? [[i, j, v]] : [])),
     );
-    // j's model on its way to i, by way of the server
-    const place = (a, b, t) => {
-      const u = 1 - t;
-      return [u * u * a[0] + 2 * u * t * c + t * t * b[0], u * u * a[1] + 2 * u * t * c + t * t * b[1]];
-    };
-    for (const [i, j, v] of links) {
+    for (const [i, j, v] of this.links) {
       pen.beginPath();
       pen.moveTo(...at[j]);
       pen.quadraticCurveTo(c, c, ...at[i]);
@@ -305,17 +371,5 @@ class Stage {
       pen.stroke();
     }
     pen.globalAlpha = 1;
-    if (part === null) return;
-    const t = part < 0.5 ? 2 * part * part : 1 - 2 * (1 - part) ** 2;
-    for (const [i, j, v] of links) {
-      const [x, y] = place(at[j], at[i], t);
-      pen.beginPath();
-      pen.arc(x, y, box * (0.006 + 0.018 * Math.sqrt(v)), 0, TURN);
-      pen.fillStyle = PALETTE[this.groups[j]];
-      pen.strokeStyle = theme.paper;
-      pen.lineWidth = 1;
-      pen.fill();
-      pen.stroke();
-    }
   }
 }
