@@ -476,7 +476,7 @@ const METHODS = {
   },
   fedacs: {
     label: "FedACS",
-    words: "listen to the most similar half, and to nobody else",
+    words: "listen to the most similar, and to nobody else",
     start: (fed) => ({ w: repeated(fed.start, CLIENTS), xi: identity(CLIENTS) }),
     round(state, fed, who) {
       const rows = pick(state.w, who),
