@@ -1,4 +1,4 @@
-"""Checks at the door: each says the argument's name, the value it got, and what would be right."""
+"""Argument checks: errors name the argument, the value it got, and what would be right."""
 
 import difflib
 import importlib
@@ -28,14 +28,14 @@ def between(name, value, low, high, ends="[]"):
     return float(value)
 
 
-MOST = 2**62  # what a machine's whole numbers hold, and more than anyone waits for
+MOST = 2**62  # fits a 64-bit integer
 
 
 def whole(name, value, at_least=1, at_most=MOST):
     """An integer from ``at_least`` to ``at_most``."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)
-    except (TypeError, RuntimeError):  # torch has no number for a tensor without storage
+    except (TypeError, RuntimeError):  # torch cannot read a tensor without storage
         number = None
     if number is None or number < at_least:
         raise ValueError(f"{name} must be a whole number >= {at_least}, got {value!r}")
@@ -45,11 +45,11 @@ def whole(name, value, at_least=1, at_most=MOST):
 
 
 def one_of(name, value, allowed):
-    """One of the allowed words; a near miss is named."""
+    """One of the allowed values; the error suggests a close match."""
     allowed = list(allowed)
     for known in allowed:
-        # of one kind: True is not 1 here, and an array is not asked whether it equals a word;
-        # but a page's 1 is Python's 1.0
+        # only values of the same type are compared (True is not 1, and comparing an array with a
+        # string is no question of one bool), but JavaScript's 1 is Python's 1.0
         alike = type(value) is type(known) or {type(value), type(known)} == {int, float}
         if value is known or (alike and value == known):
             return known
@@ -66,7 +66,7 @@ def flag(name, value):
 
 
 def optional(module, what, package):
-    """An optional module, or an error that says what to install."""
+    """An optional module, or an ImportError that says what to install."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -88,7 +88,7 @@ def numbers(name, value):
 
 
 def several(name, value, what="values"):
-    """A list, tuple or other collection as a tuple; text and single numbers are none."""
+    """A list, tuple or other iterable as a tuple; strings and single numbers are refused."""
     try:
         if isinstance(value, (str, bytes)):
             raise TypeError
@@ -123,7 +123,7 @@ def models(name, value):
 
 
 def _is_number(value):
-    """A number, or an array or tensor of one; True and False are none."""
+    """Whether this is a number, or an array or tensor that holds a single one; bools are not."""
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
         return "bool" not in str(value.dtype)
     return isinstance(value, (int, float)) and not isinstance(value, bool)

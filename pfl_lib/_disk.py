@@ -1,7 +1,7 @@
 """States whose rows per client lie in memory-mapped files: ``run(..., state_folder=...)``.
 
-A method sees a ``State`` like any other.  What it puts waits, in memory, until the round is over;
-then the rows of those who took part are written in their places.  Absent clients cost disk only.
+To a method it is a ``State`` like any other.  Updates stay in memory until the round is over; then
+the rows of its participants are written to their places.  Absent clients cost disk space only.
 """
 
 import contextlib
@@ -92,7 +92,7 @@ class DiskState(State):
 
     def __getitem__(self, name):
         tensor = self._tensors[name]
-        for who, rows in self._pending.get(name, ()):  # asked for before the round was over
+        for who, rows in self._pending.get(name, ()):  # read before the round is over
             tensor = tensor.index_copy(0, who, rows)
         return tensor
 
@@ -102,9 +102,9 @@ class DiskState(State):
         return self[name]
 
     def flushed(self) -> tuple["DiskState", Mapping[str, Tensor]]:
-        """This state with all pending rows written to disk, and what is new in it.
+        """This state with all pending rows written to disk, and the tensors that are new in it.
 
-        Done once the round is over: states from before it have changed, too.
+        Call it once the round is over: it also changes the states from before the round.
         """
         changed = {n: t for n, t in self._tensors.items() if t is not self._files.get(n)}
         for name, parts in self._pending.items():
@@ -125,7 +125,7 @@ class DiskState(State):
         """The tensors, those with rows per client in files."""
         ours = {t.untyped_storage().data_ptr() for t in self._files.values()}
         new = {n: t for n, t in self._tensors.items() if t is not self._files.get(n)}
-        # one that was in a file under another name is read before anything is written there
+        # a tensor that aliases another name's file is copied before that file is overwritten
         new = {
             n: t.clone() if t.untyped_storage().data_ptr() in ours else t for n, t in new.items()
         }

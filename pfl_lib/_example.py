@@ -1,11 +1,11 @@
-"""A federation to try things on."""
+"""A small federation for examples and experiments at the prompt."""
 
 from pfl_lib import data, partition
 from pfl_lib.local import LocalFederation
 
 
 def example(model="mlp", **options):
-    """A small federation that is ready in an instant: eight clients with unlike shares of digits.
+    """A small federation, built in milliseconds: eight clients with different shares of digits.
 
     The digits are scikit-learn's, 8×8 pixels; labels are dealt by a Dirichlet distribution with
     a = 0.5.  ``model`` and ``options`` are those of :class:`~pfl_lib.Federation`, with ``lr=0.1``.

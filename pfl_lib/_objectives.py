@@ -1,4 +1,4 @@
-"""What clients minimize and how they are judged: losses, their metrics, and which way is better."""
+"""Losses, the metrics that fit them, and whether larger or smaller values are better."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ SMALLER_IS_BETTER = ("mae", "loss")
 
 
 def checked(loss: Any, metric: Any) -> tuple[str, str]:
-    """A loss and a metric that fits it; None is the loss's own."""
+    """A loss and a metric that fits it; None means the loss's default."""
     _check.one_of("loss", loss, METRICS)
     if metric is None:
         return loss, METRICS[loss][0]
@@ -24,13 +24,3 @@ def checked(loss: Any, metric: Any) -> tuple[str, str]:
 def sign(metric: str) -> int:
     """1 where larger values of the metric are better, -1 where smaller ones are."""
     return -1 if metric in SMALLER_IS_BETTER else 1
-
-
-def metric_of(fed: Any) -> str:
-    """How a federation is judged; those that do not say so measure accuracy."""
-    return getattr(fed, "metric", "accuracy")
-
-
-def loss_of(fed: Any) -> str:
-    """What a federation's clients minimize; those that do not say so are no exception."""
-    return getattr(fed, "loss", "cross_entropy")

@@ -4,8 +4,8 @@
 - ``(first, factor, every)``: first·factor^⌊k/every⌋ in round k;
 - ``("power", first, p)``: first/(k + 1)^p.  With ½ < p ≤ 1 its sum is infinite and that of its
   squares is not, which is what the second halves of FedAMP's theorems ask of α_k;
-- ``("cosine", first, rounds)``: first·(1 + cos(πk/rounds))/2, and after so many rounds as in the
-  last of them;
+- ``("cosine", first, rounds)``: first·(1 + cos(πk/rounds))/2, constant after the last of
+  these rounds;
 - ``("warmup", rounds, schedule)``: one of the forms above, times (k + 1)/rounds in the first
   rounds;
 - ``("clients", one, two, ...)``: one of the forms above per client.
@@ -59,7 +59,7 @@ def at_round(name, value, k, check=_check.positive):
 
 
 def for_clients(name, value, k, W, check=_check.positive):
-    """``at_round`` for everybody, or a tensor with one number per client (row of ``W``)."""
+    """``at_round`` for all clients, or a tensor with one value per client (row of ``W``)."""
     if not is_by_client(value):
         return at_round(name, value, k, check)
     if len(value) - 1 != len(W):
@@ -70,12 +70,12 @@ def for_clients(name, value, k, W, check=_check.positive):
 
 
 def is_by_client(value):
-    """Whether every client has a value of its own."""
+    """Whether the schedule gives each client its own value."""
     return isinstance(value, (tuple, list)) and len(value) > 0 and value[0] == "clients"
 
 
 def check_value(name, value, check=_check.positive, by_client=True):
-    """Refuse what is none of the forms."""
+    """Refuse anything that has none of these forms."""
     if by_client and is_by_client(value):
         if len(value) == 1:
             raise ValueError(f"{name} must have one value per client, got {value!r}")

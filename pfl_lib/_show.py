@@ -1,4 +1,4 @@
-"""A table that shows itself: HTML in a notebook, aligned text elsewhere. A bar of progress."""
+"""Tables that render as HTML in a notebook and as aligned text elsewhere; a progress bar."""
 
 import html
 import re
@@ -10,10 +10,10 @@ from tqdm.auto import tqdm
 
 
 def progress_bar(progress: bool, **options: Any) -> Any:
-    """tqdm's bar, or one that does nothing.
+    """tqdm's progress bar, or one that does nothing.
 
-    A disabled bar of tqdm's still takes a lock that forked processes share: one that is killed at
-    that moment would hold up all others.
+    Even a disabled tqdm bar acquires a lock that forked processes share: a process killed at that
+    moment would block all others.
     """
     if progress:
         return tqdm(**options)
@@ -22,19 +22,19 @@ def progress_bar(progress: bool, **options: Any) -> Any:
 
 
 def _style(word):
-    """A number stays on one line: 6.4 M, 98.1 ± 0.2. What follows it may go below."""
+    """Keep a number on one line (6.4 M, 98.1 ± 0.2); longer text may wrap."""
     if any(letter.isdigit() for letter in word) and len(word) <= 12:
         return ' style="white-space: nowrap"'
     return ' style="min-width: 7.2em"' if "±" in word else ""
 
 
 def _is_number(word):
-    """A number, a difference, or a span of numbers, not a sentence: these are set flush right."""
+    """Whether a cell is a number, a difference or a range, which are aligned right."""
     return bool(re.match(r"[-+−±<>[(]?\d(?!.*[a-z]{3})", word))
 
 
 class Link(str):
-    """A word in a table that leads somewhere.
+    """A table cell that links to a page.
 
     >>> Link("FedAMP", "fedamp.html").href
     'fedamp.html'
@@ -54,10 +54,10 @@ def _word(word):
 
 
 class Shown:
-    """Rows of words under a head.  ``bold`` names the first cell of a row to be set in bold.
+    """A table of strings with a header.  ``bold`` names the first cell of a row to be set in bold.
 
     A ``sortable`` table can be sorted by any column and filtered where the book's script runs
-    (static/tables.js); on a phone its rows stand one below the other, so that nothing is cut off.
+    (static/tables.js); on a phone each row becomes a block, so that nothing is cut off.
 
     >>> print(Shown(("", "tested", "accuracy"), [("alone", "at home", "0.5"), ("all", "", "0.75")]))
            tested   accuracy
@@ -68,7 +68,7 @@ class Shown:
     def __init__(self, head, rows, bold=None, note="", wide=False, sortable=False):
         self.head, self.rows = tuple(head), [tuple(row) for row in rows]
         self.bold, self.note, self.sortable = bold, note, sortable
-        # columns of sentences: else the browser squeezes the last ones
+        # for columns of sentences, of which browsers would squeeze the last ones
         self.style = ' style="min-width: 7.5em"' if wide else ""
 
     def __repr__(self):
@@ -96,12 +96,12 @@ class Shown:
             body += f'<tr><th scope="row"{room}>{first}</th>{cells}</tr>'
         note = f"<p>{html.escape(self.note)}</p>" if self.note else ""
         table = f'<table class="table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-        # wide tables scroll; the keyboard must reach what scrolls
+        # wide tables scroll, so they must be reachable by keyboard
         reached = 'tabindex="0" role="region" aria-label="table"'
         return f'<div style="overflow-x: auto" {reached}>{table}</div>{note}'
 
     def _sortable(self):
-        """With roles: a table whose rows a phone shows as blocks is still read out as a table."""
+        """With ARIA roles: screen readers still announce a table where rows become blocks."""
         head = "".join(
             f'<th scope="col" role="columnheader">{html.escape(word)}</th>' for word in self.head
         )
@@ -125,7 +125,7 @@ class Shown:
 
 
 class Folded:
-    """Things to show under a title that one opens.
+    """A collapsible block: a title that opens to show ``things``.
 
     >>> Folded("more", Shown(("",), [("word",)]))
     more

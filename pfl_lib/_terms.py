@@ -1,4 +1,4 @@
-"""The terms of local training, once: for the formulas and for every engine."""
+"""The gradient terms of local training, written once for the formulas and for every engine."""
 
 from collections.abc import Mapping
 
@@ -13,8 +13,7 @@ def gradient_with_terms(g: Tensor, s: Mapping[str, Tensor], in_place: bool = Fal
     """The loss gradient ``g`` at ``s["w"]`` with whichever of penalty, correction and mask ``s``
     holds: (g + strength·(w − centre) + correction)·mask.
 
-    The one place where local training gets its terms, for every engine.  ``in_place`` writes into
-    ``g``.
+    Every engine gets its terms from here.  ``in_place`` writes into ``g``.
     """
     out = g if in_place else None
     if "centre" in s:
@@ -34,12 +33,12 @@ def proximal_gradient(
 
 
 def private_gradient(objective, w, batch, client, mask=None):
-    """(Σ clipped(g_s) + noise·clip·g) / (rate·n) over the samples s that the step's draw chose.
+    """(Σ clipped(g_s) + noise·clip·g) / (rate·n) over the samples s drawn in this step.
 
     ``objective(w, batch)`` is a mean over samples, ``batch`` holds all n of the client's, each of
-    which is chosen with probability ``rate``; g is standard normal (Abadi et al. 2016, Algorithm 1,
-    with Poisson sampling).  What ``mask`` leaves out neither counts nor gets noise.
-    ``batch.noise`` is a uniform number for each sample, then one for each parameter.
+    which is sampled with probability ``rate``; g is standard normal (Abadi et al. 2016, Algorithm
+    1, with Poisson sampling).  Masked coordinates neither count nor receive noise. ``batch.noise``
+    is a uniform number for each sample, then one for each parameter.
     """
     clip, noise, rate = (client.numbers[f"private_{n}"] for n in ("clip", "noise", "rate"))
     n, only = len(batch.weight), torch.ones_like(batch.weight[:1])

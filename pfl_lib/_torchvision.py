@@ -3,7 +3,7 @@
 The Linux wheel of torchvision is built for CUDA: beside a CPU-only torch its compiled part cannot
 load, and ``import torchvision`` stops with "operator torchvision::nms does not exist".  Declaring
 the two schemas first is enough for data sets, transforms, models and utilities; only the compiled
-operators stay unusable.  Every import of torchvision in this project goes through here.
+operators stay unusable.  This project imports torchvision only through here.
 """
 
 import importlib
@@ -14,7 +14,7 @@ _SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 
 def import_torchvision():
-    """The module torchvision, with ``datasets``, ``transforms`` and ``models`` at hand."""
+    """The module torchvision, with ``datasets``, ``transforms`` and ``models`` loaded."""
     import torch
 
     try:
@@ -22,7 +22,7 @@ def import_torchvision():
     except RuntimeError as error:
         if "operator torchvision::" not in str(error):
             raise
-    # the failed import left half-made modules behind: start again from nothing
+    # the failed import left partial modules behind: start afresh
     for name in [n for n in sys.modules if n == "torchvision" or n.startswith("torchvision.")]:
         del sys.modules[name]
     library = torch.library.Library("torchvision", "FRAGMENT")

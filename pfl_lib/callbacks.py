@@ -261,7 +261,7 @@ class EarlyStopping(Callback):
     ):
         self.validation = checked_federation("validation", validation)
         self.patience = _check.whole("patience", patience)
-        own = _objectives.metric_of(validation)
+        own = validation.metric
         self.metric = own if metric is None else _check.one_of("metric", metric, (own, "loss"))
         self.min_delta = _check.non_negative("min_delta", min_delta)
         self.validation_curve: list[tuple[int, float]] = []

@@ -12,6 +12,7 @@ from typing_extensions import Self
 from pfl_lib import _check
 from pfl_lib.faults import FederationWrapper
 from pfl_lib.federation import check_models, check_work, checked_clients, checked_federation
+from pfl_lib.local import LocalFederation
 from pfl_lib.work import Work
 
 
@@ -38,7 +39,7 @@ class OnDevices(FederationWrapper):
         self.devices = tuple(_check.several("devices", self.devices, "devices"))
         if not self.devices:
             raise ValueError("devices must name one device or more, got none")
-        if not hasattr(checked_federation("fed", self.fed), "replace"):
+        if not isinstance(checked_federation("fed", self.fed), LocalFederation):
             raise TypeError(f"fed must be a pfl_lib.Federation, got {self.fed!r}")
         self._copies = [self.fed.replace(device=device) for device in self.devices]
         self.fed = self._copies[0]

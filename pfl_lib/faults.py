@@ -108,6 +108,30 @@ class FederationWrapper(DeprecatedTrain):
         return self.fed.norm_mask
 
     @property
+    def tensors(self) -> list[tuple[str, slice]]:
+        return self.fed.tensors
+
+    @property
+    def head_bias(self) -> Tensor | None:
+        return self.fed.head_bias
+
+    @property
+    def linear_head(self) -> tuple[int, int, int] | None:
+        return self.fed.linear_head
+
+    @property
+    def groups(self) -> Tensor | None:
+        return self.fed.groups
+
+    @property
+    def loss(self) -> str:
+        return self.fed.loss
+
+    @property
+    def metric(self) -> str:
+        return self.fed.metric
+
+    @property
     def model_name(self) -> str:
         return self.fed.model_name
 

@@ -1,12 +1,13 @@
-"""What a federation is: anything that performs work and says who takes part in it.
+"""The interface of a federation: anything that performs work for a set of clients.
 
-``Federation`` is the interface that methods and ``pfl_lib.run`` ask for.  It is implemented by the
-clients on this machine (``pfl_lib.local.LocalFederation``, which users know as
-``pfl_lib.Federation``), by clients on a network (``pfl_lib.flower``), by toys that are solved
-exactly (``pfl_lib.book.theory``), and by wrappers around any of them (``pfl_lib.faults``).
+Methods and ``pfl_lib.run`` rely on ``Federation`` alone.  It is implemented by the clients on this
+machine (``pfl_lib.local.LocalFederation``, which users know as ``pfl_lib.Federation``), by clients
+on a network (``pfl_lib.flower``), by toys that are solved exactly (``pfl_lib.book.theory``), and by
+wrappers around any of them (``pfl_lib.faults``).
 """
 
 from collections.abc import Sequence
+from inspect import getattr_static
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -19,7 +20,7 @@ from pfl_lib.work import Settings, Work
 
 @runtime_checkable
 class Federation(Protocol):
-    """Clients that perform work.  Row i of every stack of models belongs to client i."""
+    """Clients that perform work.  Row i of a stack of models belongs to client i."""
 
     @property
     def m(self) -> int:
@@ -27,7 +28,7 @@ class Federation(Protocol):
 
     @property
     def d(self) -> int:
-        """Length of a row: parameters that are trained, then buffers that training changes."""
+        """Length of a row: trainable parameters, then the buffers that training updates."""
 
     @property
     def k(self) -> int:
@@ -62,8 +63,33 @@ class Federation(Protocol):
         """Which of the d columns belong to normalization layers, parameters and statistics."""
 
     @property
+    def tensors(self) -> list[tuple[str, slice]]:
+        """Ordered (name, columns) of the model's tensors; a layer may have several."""
+
+    @property
+    def head_bias(self) -> Tensor | None:
+        """The columns of the bias that is added to the logits; None if there is none."""
+
+    @property
+    def linear_head(self) -> tuple[int, int, int] | None:
+        """(first column, classes, features) of a head that is one linear layer with a bias; None
+        if it is none."""
+
+    @property
+    def groups(self) -> Tensor | None:
+        """The true group of each client, where groups are known: an (m,) tensor."""
+
+    @property
+    def loss(self) -> str:
+        """What clients minimize, by name: "cross_entropy", "mse", "bce", or a name of its own."""
+
+    @property
+    def metric(self) -> str:
+        """What ``evaluate`` measures, by name: "accuracy", "auc", "f1" or "mae"."""
+
+    @property
     def model_name(self) -> str:
-        """What the model is called in messages."""
+        """The model's name in messages."""
 
     @property
     def settings(self) -> Settings:
@@ -87,7 +113,7 @@ class Federation(Protocol):
         """The same federation with only some of each client's training samples, by position."""
 
     def perform(self, work: Work, who: Tensor) -> dict[str, Tensor]:
-        """Have the clients ``who`` do ``work``; the rows as they are afterwards."""
+        """Let the clients ``who`` do ``work``; returns the rows as they are afterwards."""
 
     def evaluate(
         self, w: Tensor, who: Tensor | None = None, split: str = "test"
@@ -96,12 +122,13 @@ class Federation(Protocol):
         data."""
 
     def describe(self) -> dict[str, Any]:
-        """What a run must agree on to be resumed, as plain data."""
+        """Everything a run must agree on to be resumed, as plain data."""
 
 
 def missing_from(fed: object) -> list[str]:
     """The names of the interface that ``fed`` lacks; none for a federation."""
-    return [name for name in _names() if not hasattr(fed, name)]
+    absent = object()  # static look-up: some properties are computed on first access
+    return [name for name in _names() if getattr_static(fed, name, absent) is absent]
 
 
 def _names() -> list[str]:
@@ -109,7 +136,7 @@ def _names() -> list[str]:
 
 
 def checked_federation(name: str, fed: Any) -> Any:
-    """``fed``, which must be a federation; the error says what it lacks."""
+    """``fed`` if it is a federation; otherwise a TypeError that lists what is missing."""
     missing = missing_from(fed)
     if isinstance(fed, type) or missing:
         lacks = f"; it lacks {', '.join(missing)}" if 0 < len(missing) < len(_names()) else ""
@@ -117,15 +144,15 @@ def checked_federation(name: str, fed: Any) -> Any:
     return fed
 
 
-# ---- checks that federations with real clients share ---------------------------------------------
+# ---- checks shared by federations with real clients ---------------------------------------------
 
 _READ: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # clients: m, version, their numbers
 
 
 def checked_clients(fed: Federation, who: Any, name: str = "who") -> list[int]:
-    """The client numbers in ``who``; a TypeError or ValueError where they are none of ``fed``'s.
+    """The client numbers in ``who``, checked against ``fed``.
 
-    A tensor on a GPU is read once: a round has several phases, and every look makes Python wait.
+    A tensor on a GPU is read once and cached: every read would synchronize with the device.
     """
     away = isinstance(who, Tensor) and who.device.type != "cpu" and not who.is_inference()
     known = _READ.get(who) if away else None

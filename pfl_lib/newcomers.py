@@ -90,8 +90,7 @@ def serve_newcomers(
         )
     models = method.newcomer_models(state, fed, newcomers)
     accuracy, loss = newcomers.evaluate(models)
-    metric = _objectives.metric_of(newcomers)
-    return Served(method.label, method.newcomer, accuracy, loss, models, metric)
+    return Served(method.label, method.newcomer, accuracy, loss, models, newcomers.metric)
 
 
 def compare_newcomers(
@@ -117,7 +116,7 @@ def compare_newcomers(
     """
     if algorithms is None:
         algorithms = {m.label: m(**m.needs) for m in methods.BY_NAME.values()}
-        if getattr(getattr(fed, "partition", None), "groups", None) is None:
+        if fed.groups is None:
             del algorithms[methods.BY_NAME["oracle-groups"].label]
     checked_federation("fed", fed)
     _check_same_model(fed, checked_federation("newcomers", newcomers))

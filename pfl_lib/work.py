@@ -1,8 +1,8 @@
-"""What clients are asked to do in a round: ``Work`` as data, ``train`` as the everyday case.
+"""The clients' work in a round: ``Work`` describes it as data, ``train`` is the everyday case.
 
-``Work`` says what each client has to do: a named local step, the tensors it needs, for how long.
-A *local step* is written for one client and one batch and never knows where it runs: in a loop, on
-a stack of clients, on threads, or on another machine.
+``Work`` holds a named local step, the tensors it needs, and how long to train.  A *local step* is
+written for one client and one batch and does not know where it runs: in a loop, on a stack of
+clients, on threads, or on another machine.
 """
 
 import warnings
@@ -22,8 +22,8 @@ OPTIMIZERS = ("sgd", "adam", "adamw")
 
 
 class Batch(NamedTuple):
-    """What one client sees in one step: inputs, labels, weights (0 for padding), random numbers,
-    and where the model's dropout gets its own."""
+    """One client's data in one step: inputs, labels, weights (0 for padding), random numbers, and
+    the source of the model's dropout masks."""
 
     x: Tensor
     y: Tensor
@@ -33,7 +33,7 @@ class Batch(NamedTuple):
 
     @property
     def real(self) -> Tensor:
-        """1 for each sample, whatever its weight, and 0 for padding: to count with."""
+        """1 for each sample, whatever its weight, and 0 for padding."""
         return (self.weight > 0).to(self.weight.dtype)
 
 
@@ -56,10 +56,10 @@ class Prox(NamedTuple):
 
 @dataclass(frozen=True)
 class Settings:
-    """The defaults a federation trains with.
+    """The default settings of local training.
 
-    ``optimizer`` is "sgd", "adam" or "adamw", or "exact" where local training finds the minimizer
-    itself.  The last four refine it; a method that asks for an optimizer by name gets it plain.
+    ``optimizer`` is "sgd", "adam" or "adamw", or "exact" where local training solves for the
+    minimizer.  The last four refine it; a method that names an optimizer gets it without them.
     Without ``shuffle`` samples are used in the order in which the partition lists them.
     """
 
@@ -76,12 +76,12 @@ class Settings:
 
     @property
     def refinements(self) -> dict[str, Any]:
-        """What makes the optimizer differ from its plain form."""
+        """The settings in which the optimizer differs from its plain form."""
         values = {name: getattr(self, name) for name in REFINEMENTS}
         return {name: value for name, value in values.items() if value}
 
     def as_data(self) -> dict[str, Any]:
-        """Plain data; refinements only where there are any."""
+        """As plain data; only those refinements that are set."""
         plain = {name: value for name, value in asdict(self).items() if name not in REFINEMENTS}
         if self.shuffle:
             del plain["shuffle"]
@@ -93,15 +93,15 @@ REFINEMENTS = ("momentum", "nesterov", "weight_decay", "clip")
 
 @dataclass(frozen=True)
 class Work:
-    """What the clients are asked to do: data, not a closure, so that it can also be sent away.
+    """A description of local work: data, not a closure, so that it can also be sent to a client.
 
-    ``rows`` holds one row per client (``rows["w"]`` is where each starts), ``shared`` what all of
-    them get, ``numbers`` plain numbers.  ``steps`` replaces ``epochs`` where a method counts
-    batches.  ``repeats`` is how often a batch is used before the next, ``group`` how many batches
-    make one step, ``share`` the part of the local data that is used, ``noise`` how many uniform
-    random numbers a step needs, ``moves`` the rows an optimizer moves (Adam remembers each).
-    ``tag`` keys the randomness, so that two phases of one round see different batches.
-    ``uploaded`` says whether the trained ``w`` is sent to the server or stays with the client.
+    ``rows`` holds one row per client (``rows["w"]`` are the starting models), ``shared`` the
+    tensors that all clients get, ``numbers`` plain numbers.  ``steps`` replaces ``epochs`` where a
+    method counts batches.  ``repeats`` is how often each batch is used before the next, ``group``
+    how many batches make one step, ``share`` the fraction of the local data that is used, ``noise``
+    how many uniform random numbers a step needs, ``moves`` the rows that the optimizer updates.
+    ``tag`` keys the randomness, so that two phases of one round see different batches. ``uploaded``
+    says whether the trained ``w`` is sent to the server or stays with the client.
 
     >>> import pfl_lib
     >>> fed = pfl_lib.example()
@@ -158,8 +158,8 @@ class Work:
 def local_step(name):
     """Register a method's own local step under ``name`` (see ``descend`` for the form).
 
-    A name that another function has taken is refused.  The same function may come again, with the
-    same module and name, so that a notebook's cell can be run twice and a module reloaded.
+    A name that belongs to another function is refused.  The same function, by module and name, may
+    be registered again, so that a notebook's cell can be run twice and a module reloaded.
 
     >>> import pfl_lib
     >>> @local_step("towards zero")
@@ -191,9 +191,9 @@ def _full_name(function):
 
 @local_step("descend")
 def descend(s, batch, client):
-    """One step on the loss, plus whichever of penalty, correction and mask the work came with.
+    """One step on the loss, with whichever of penalty, correction and mask the work holds.
 
-    Where the work has rows "steps", they count.
+    Rows "steps", where the work has them, count the steps.
     """
     moved = client.move(s, gradient_with_terms(client.grad(s["w"], batch), s))
     return moved | {"steps": s["steps"] + 1} if "steps" in s else moved
@@ -201,7 +201,7 @@ def descend(s, batch, client):
 
 @local_step("private descend")
 def private_descend(s, batch, client):
-    """``descend`` along a gradient that is private in each sample; the terms know no sample."""
+    """``descend`` along a gradient that is private in each sample; the other terms see no data."""
     g = private_gradient(client.loss, s["w"], batch, client, s.get("mask"))
     moved = client.move(s, gradient_with_terms(g, s))
     return moved | {"steps": s["steps"] + 1} if "steps" in s else moved
@@ -243,7 +243,7 @@ def train(
 
 
 class DeprecatedTrain:
-    """``fed.train(...)``, as it was called before ``train`` became a function of a federation."""
+    """``fed.train(...)``, from before ``train`` became a function."""
 
     def train(self, start: Tensor, who: Tensor, **options) -> Tensor:
         """Deprecated: ``pfl_lib.train(fed, start, who, ...)``."""
@@ -262,9 +262,9 @@ def _checked_mask(fed, mask):
 
 
 def _warn_of_overshooting(fed, strength, options):
-    """A pull of s is one more slope of size s·(w − centre): SGD overshoots when lr·s > 2."""
+    """The penalty adds strength·(w − centre) to the gradient: SGD diverges if lr·strength > 2."""
     if isinstance(strength, Tensor) and strength.device.type != "cpu":
-        return  # to look would make a GPU wait
+        return  # reading it would synchronize with the GPU
     if (options.get("optimizer") or fed.settings.optimizer) != "sgd":
         return
     lr = options.get("lr") or fed.settings.lr

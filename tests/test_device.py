@@ -8,6 +8,7 @@ import torch
 import pfl_lib
 from pfl_lib import Federation, algorithm, methods, partition
 from pfl_lib.devices import OnDevices
+from pfl_lib.faults import Faulty
 from pfl_lib.flower import OneClient, Parcel
 from pfl_lib.flower.messages import encode, pack_work
 from pfl_lib.work import Work
@@ -130,6 +131,8 @@ def test_devices_are_named(clients):
         OnDevices(fed, [])
     with pytest.raises(ValueError, match="device must be one that this machine has"):
         OnDevices(fed, ["cpu", "cuda:7"])
+    with pytest.raises(TypeError, match=r"fed must be a pfl_lib\.Federation"):
+        OnDevices(Faulty(fed, clients=[0]), ["cpu"])  # whose copies would have no fault
 
 
 def test_a_client_over_the_network_answers_from_its_device(clients):

@@ -8,7 +8,11 @@ import pytest
 import torch
 
 from pfl_lib import Federation, History, algorithm, example, partition, run
-from pfl_lib.faults import FederationWrapper, OtherUploads
+from pfl_lib.book.theory import QuadraticFederation
+from pfl_lib.devices import OnDevices
+from pfl_lib.faults import Faulty, FederationWrapper, OtherUploads
+from pfl_lib.federation import missing_from
+from pfl_lib.flower import RemoteFederation, in_process
 from tests.support.runs import FEDAMP, same
 from tests.support.runs import linear_federation as federation
 
@@ -208,6 +212,16 @@ def test_half_a_federation_is_told_what_it_lacks(data, tmp_path):
         ValueError, match=r"device must be one that this machine has, 'cpu'.*cuda:7"
     ):
         federation(data, device="cuda:7")
+
+
+def test_every_kind_of_federation_implements_the_whole_interface():
+    near = example()
+    far = RemoteFederation(in_process(near), clients=near.m, lr=0.1)
+    toy = QuadraticFederation(h=torch.ones(2, 1), c=torch.ones(2, 1))
+    plain = (near, far, toy, OnDevices(near, ["cpu"]))
+    for fed in (*plain, *(Faulty(fed, clients=[1]) for fed in plain)):
+        assert missing_from(fed) == [], fed
+    assert near._found == {}, "to ask what a federation has must not compute any of it"
 
 
 def test_other_samples_under_the_same_name_are_refused(data, tmp_path):

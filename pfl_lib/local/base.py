@@ -1,4 +1,4 @@
-"""What federations with a torch model have in common, wherever their clients are."""
+"""The common base of federations with a torch model, wherever their clients are."""
 
 import copy
 import hashlib
@@ -20,15 +20,16 @@ from pfl_lib.work import OPTIMIZERS, DeprecatedTrain, Settings
 
 
 class ModelFederation(DeprecatedTrain):
-    """One shape of model, its initial values, how to train it, and how many samples clients have.
+    """The model, its initial values, the settings of training, and the clients' sample counts.
 
-    A base class: subclasses know where the clients are and give ``with_part``, ``perform`` and
+    A base class: subclasses know where the clients are and implement ``with_part``, ``perform`` and
     ``evaluate``.
     """
 
-    k = 0  # the round, part of every random draw; see ``at``
+    k = 0  # the round, part of every random key; see ``at``
     sample_counts: Sequence[int]
     layers: list[tuple[str, slice]]
+    groups: Tensor | None = None  # of federations that know the clients' groups
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class ModelFederation(DeprecatedTrain):
     ):
         self.loss, self.metric = _objectives.checked(loss, metric)
         first = _schedules.at_round("lr", lr, 0)
-        # of all rounds; ``settings.lr`` is this round's
+        # the whole schedule; ``settings.lr`` is the current round's value
         self.lr = tuple(lr) if isinstance(lr, (tuple, list)) else first
         _check_optimizer(optimizer, momentum, nesterov)
         if weight_decay is None:
@@ -113,8 +114,8 @@ class ModelFederation(DeprecatedTrain):
 
     @property
     def d(self) -> int:
-        """Length of a row: the parameters that are trained, and the buffers that training changes
-        (running statistics).  Frozen parameters are not in it."""
+        """Length of a row: trainable parameters, and the buffers that training updates (running
+        statistics).  Frozen parameters are not part of it."""
         return self.network.d
 
     @property
@@ -127,17 +128,17 @@ class ModelFederation(DeprecatedTrain):
         return self._initial.repeat(self.m if who is None else len(who), 1)
 
     def at(self, k: int) -> Self:
-        """This federation in round ``k``: the same clients, that round's batches."""
+        """This federation in round ``k``: the same clients with that round's batches."""
         here = copy.copy(self)
         here.k = k
-        if isinstance(getattr(self, "lr", None), tuple):
+        if isinstance(self.lr, tuple):
             here.settings = replace(self.settings, lr=_schedules.at_round("lr", self.lr, k))
         return here
 
     def describe(self) -> dict[str, Any]:
-        """What a run must agree on to be resumed, as plain data: model and training."""
+        """Everything a run must agree on to be resumed, as plain data: model and training."""
         own = {}
-        if self._given_module:  # a name of a class does not say what is inside
+        if self._given_module:  # a class name does not identify the architecture
             inside = hashlib.sha256(str(self.network.module).encode())
             for t in (self._initial, *(t for _, t in self.network.constants())):
                 inside.update(t.detach().double().cpu().contiguous().numpy().tobytes())
@@ -162,9 +163,9 @@ class ModelFederation(DeprecatedTrain):
 
     @property
     def head_bias(self) -> Tensor | None:
-        """Where the bias is that is added to the logits: its columns, or None if there is none.
+        """The columns of the bias that is added to the logits, or None if there is none.
 
-        The last vector among the head's parameters; whether the logits move with it is tried out.
+        It is the last bias among the head's parameters, if shifting it shifts the logits.
         """
         if "head bias" not in self._found:
             self._found["head bias"] = self._find_head_bias()
@@ -191,7 +192,7 @@ class ModelFederation(DeprecatedTrain):
         """(first column, classes, features) of a head that is one linear layer with a bias on top
         of the module's ``features``; None if it is none.
 
-        First the rows of its matrix, then its bias.  Whether the logits come out is tried out.
+        First the rows of its matrix, then its bias; verified on blank samples.
         """
         if "linear head" not in self._found:  # shared with this federation in other rounds
             self._found["linear head"] = self._find_linear_head()
@@ -237,7 +238,7 @@ def _check_optimizer(optimizer: Any, momentum: Any, nesterov: Any) -> None:
 
 
 def checked_device(device: str | torch.device | None) -> torch.device:
-    """The device, which must be one that this machine has; None is a GPU where there is one."""
+    """The device, which this machine must have; None means a GPU if there is one."""
     try:
         if device is None:
             device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -258,19 +259,19 @@ def checked_device(device: str | torch.device | None) -> torch.device:
 
 
 def present_devices() -> list[str]:
-    """The devices that can be used here, as torch calls them."""
+    """The devices available here, by their names in torch."""
     gpus = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
     return ["cpu", *gpus, *["mps"] * torch.backends.mps.is_available()]
 
 
 def _norms(module: nn.Module) -> tuple[str, ...]:
-    """How the names of what belongs to normalization layers begin."""
+    """The name prefixes of the normalization layers."""
     named = module.named_modules()
     return tuple(f"{name}." if name else "" for name, p in named if isinstance(p, NORMALIZATION))
 
 
 def _layers(module: nn.Module, network: Network) -> list[tuple[str, slice]]:
-    """Ordered (name, slice) of the layers, weight and bias together."""
+    """Ordered (name, slice) of the layers, weight and bias as one."""
     place = dict(network.slices())
     return [
         (name, slice(place[names[0]].start, place[names[-1]].stop))
@@ -279,7 +280,7 @@ def _layers(module: nn.Module, network: Network) -> list[tuple[str, slice]]:
 
 
 def _may_vary(module: nn.Module) -> bool:
-    """Is there anything but parameters, or a part that torch does not know?  Then it is tried."""
+    """Whether the module has buffers, or parts from elsewhere, that must be probed for state."""
     known = all(
         type(part).__module__.startswith(("torch.nn", "pfl_lib")) for part in module.modules()
     )
@@ -287,7 +288,7 @@ def _may_vary(module: nn.Module) -> bool:
 
 
 def _some_samples(module: nn.Module, form: SampleForm) -> Tensor:
-    """Three samples as the module reads them; numbers are random, so that statistics move."""
+    """Three samples in the module's input form; random, so that running statistics change."""
     x = form.blank(3)
     if x.is_floating_point():
         x = torch.rand(x.shape, generator=keyed_generator(0, "samples"), dtype=torch.float32)
@@ -296,7 +297,7 @@ def _some_samples(module: nn.Module, form: SampleForm) -> Tensor:
 
 @torch.no_grad()
 def _check_output(module: nn.Module, form: SampleForm, loss: str) -> None:
-    """Refuse a module that cannot tell the classes, or the targets, of such samples."""
+    """Refuse a module whose output does not fit the classes, or the targets, of such samples."""
     refuse_unsupported(module)
     x = _some_samples(module, form)
     module = copy.deepcopy(module).float().eval()

@@ -1,4 +1,4 @@
-"""Which samples a client sees in which step.
+"""Which samples each client uses in each step.
 
 Batches are keyed by (seed, tag, round, client, epoch), never drawn in order, so that every engine
 sees the same ones.
@@ -19,9 +19,9 @@ from pfl_lib.work import Settings, Work
 
 @dataclass(frozen=True)
 class Samples:
-    """Where the clients' samples are: a gather of inputs, and each client's indices and labels.
+    """The clients' samples: a gather of inputs, and each client's indices and labels.
 
-    ``weights``: how much each sample of the whole pool counts in training; None: all alike.
+    ``weights`` are the training weights of all samples in the pool; None means equal weights.
     """
 
     inputs: Callable[[Tensor], Tensor]
@@ -30,12 +30,12 @@ class Samples:
     weights: Tensor | None = None
 
     def sizes(self, who: Sequence[int]) -> list[int]:
-        """How many samples each of these clients has."""
+        """The number of samples of each of these clients."""
         return [self.index[i].shape[0] for i in who]  # len() of a tensor takes ten times as long
 
 
 def step_counts(work: Work, settings: Settings, sizes: Sequence[int]) -> list[int]:
-    """How many steps clients with these numbers of samples make."""
+    """The number of steps made by clients with these numbers of samples."""
     if work.steps is not None:
         return [work.steps] * len(sizes)
     epochs = settings.epochs if work.epochs is None else work.epochs
@@ -43,7 +43,7 @@ def step_counts(work: Work, settings: Settings, sizes: Sequence[int]) -> list[in
 
 
 def batches_per_epoch(work: Work, settings: Settings, n: int) -> int:
-    """How many batches one pass over (the used share of) n samples takes."""
+    """The number of batches in one pass over (the used share of) n samples."""
     batch_size = settings.batch_size if work.batch_size is None else work.batch_size
     return math.ceil(_used(work, n) / batch_size)
 
@@ -57,8 +57,7 @@ def batch_table(
 ) -> list[Tensor]:
     """For each client the positions (in its own data) of every batch, one row per batch; −1 pads.
 
-    As wide as the largest batch that occurs.  Kept on the CPU: the draws must be the same on every
-    device.
+    As wide as the largest batch.  Drawn on the CPU, so that every device gets the same numbers.
     """
     batch_size = settings.batch_size if work.batch_size is None else work.batch_size
     width = min(batch_size, max(_used(work, n) for n in sizes))
@@ -71,18 +70,20 @@ def batch_table(
         missing = width - table.shape[-1]
         return F.pad(table, (0, missing), value=-1) if missing else table
 
-    for (n, steps), rows in alike.items():  # those with as much to do are dealt with together
+    for (n, steps), rows in alike.items():  # clients with equal tables are built together
         used, per_epoch = _used(work, n), batches_per_epoch(work, settings, n)
         size, length = min(batch_size, used), steps * work.group
         if not settings.shuffle:
             for row in rows:
                 mine = _in_order(work, settings, n, who[row], k)
                 mine = filled(filled(mine, per_epoch * size).view(per_epoch, size), width)
-                # goes on where the round before, with as much to do, has stopped
+                # continues where the last round stopped
                 tables[row] = mine[(k * length + torch.arange(length)) % per_epoch]
             continue
         passes = math.ceil(length / per_epoch)
-        if work.group > 1 and work.steps is None:  # the last group is filled from the beginning
+        if (
+            work.group > 1 and work.steps is None
+        ):  # the last group is completed from the first batches
             passes = settings.epochs if work.epochs is None else work.epochs
         orders = torch.empty(len(rows), passes, used, dtype=torch.long)
         for row, mine in zip(rows, orders):
@@ -104,7 +105,7 @@ def batch_table(
 
 
 def _in_order(work: Work, settings: Settings, n: int, client: int, k: int) -> Tensor:
-    """The positions that are used, as they lie in the client's data."""
+    """The positions that are used, in the order of the client's data."""
     if work.share == 1:
         return torch.arange(n)
     generator = keyed_generator(settings.seed, work.tag, k, client, "share")
@@ -127,6 +128,6 @@ def draw_noise(
 def dropout_keys(
     work: Work, settings: Settings, k: int, client: int, step: int
 ) -> list[DropoutKey]:
-    """What dropout draws in this step of this client depend on, for each batch of the step."""
+    """The keys of this client's dropout draws in this step, one per batch."""
     key = (settings.seed, work.tag, k, client, "dropout", step)
     return [DropoutKey((*key, batch)) for batch in range(work.group)]

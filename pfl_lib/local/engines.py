@@ -65,9 +65,9 @@ def _with_state(
     moved: Mapping[str, Tensor],
     batches: Sequence[Batch],
 ) -> dict[str, Tensor]:
-    """What a step returned; models among it get the buffers that a forward pass leaves behind.
+    """The result of a step, whose models get the buffers that a training forward pass updates.
 
-    The pass is made by each model as it was before the step, whatever data the step used.
+    The pass uses each model as it was before the step.
     """
     new = dict(moved)
     for name, row in moved.items():
@@ -77,7 +77,7 @@ def _with_state(
     return new
 
 
-# ---- chunks of clients, dealt out to threads --------------------------------------------------
+# ---- chunks of clients, on threads --------------------------------------------------
 
 
 def in_chunks(
@@ -85,14 +85,14 @@ def in_chunks(
 ) -> dict[str, Tensor]:
     """``train`` (one of ``stacked``, ``one_by_one``) for ``chunk`` clients at a time.
 
-    Those with most to do come first, so that the clients of a chunk have about the same to do.
+    Clients are sorted by work, the longest first, so that those of a chunk take about as long.
     """
     network, work, settings, samples, who, _ = task
     counts = step_counts(work, settings, samples.sizes(who))
     order = sorted(range(len(who)), key=lambda row: (-counts[row], row))
     device, given = work.rows["w"].device, work.rows
     changed = list(given)
-    if work.step == "descend":  # it moves w, may count steps, and leaves the rest alone
+    if work.step == "descend":  # it changes w, may count steps, and nothing else
         work = replace(work, rows={name: t for name, t in given.items() if name in DESCEND_READS})
         changed = ["w"]
     result = {
@@ -101,7 +101,7 @@ def in_chunks(
     }
 
     def one_chunk(network: Network, rows: list[int]) -> None:
-        """Train some rows and put them in their places."""
+        """Train some rows and write them to their places."""
         at = torch.tensor(rows, device=device)
         part = replace(work, rows={name: t.index_select(0, at) for name, t in work.rows.items()})
         done = train(task._replace(network=network, work=part, who=[who[r] for r in rows]))
@@ -120,8 +120,8 @@ def in_chunks(
 def on_threads(
     task: Callable[[Network, Any], Any], network: Network, jobs: Sequence[Any], workers: int
 ) -> list[Any]:
-    """``task(network, job)`` for every job, on ``workers`` threads with one core and a network of
-    their own (two-core kernels would fight each other)."""
+    """``task(network, job)`` for every job, on ``workers`` threads, each with one core (multi-core
+    kernels would compete for the same cores) and a network of its own."""
     if workers < 2 or (len(jobs) < 2 and not network.by_hand):
         with flush_denormals():
             return [task(network, job) for job in jobs]
@@ -138,12 +138,12 @@ def on_threads(
 
 @contextmanager
 def flush_denormals() -> Iterator[None]:
-    """In this thread, numbers below the normal ones (in float32 below 1e-38) count as 0.
+    """Treat denormal numbers (in float32 below 1e-38) as 0 in this thread.
 
-    A model that fits its data perfectly has gradients full of them, and a processor calculates
-    with them many times slower than with others.
+    The gradients of a model that fits its data perfectly are full of them, and processors compute
+    with them many times slower.
     """
-    before = (torch.tensor(1e-39, dtype=torch.float32) * 1).item() == 0  # torch has no way to ask
+    before = (torch.tensor(1e-39, dtype=torch.float32) * 1).item() == 0  # torch has no getter
     torch.set_flush_denormal(True)
     try:
         yield
@@ -155,10 +155,10 @@ def flush_denormals() -> Iterator[None]:
 
 
 def one_by_one(task: Task) -> dict[str, Tensor]:
-    """The loop, without its copies: a real module whose parameters move in place.
+    """The loop without its copies: a real module whose parameters are updated in place.
 
-    Images and filters lie channels last, which CPUs prefer.  Other steps than "descend" use the
-    plain loop, on images that lie so.
+    Images and filters are channels last, which is faster on CPUs.  Steps other than "descend" use
+    the plain loop on channels-last images.
     """
     network, work, settings, samples, who, k = task
     if work.step != "descend":
@@ -180,7 +180,7 @@ def one_by_one(task: Task) -> dict[str, Tensor]:
         pieces = [dict(zip(split, values)) | strength for values in zip(*split.values())]
         for piece, column in zip(pieces, columns):
             column.data.copy_(piece["w"])
-        pieces = pieces[: len(parameters)]  # of the buffers the forward pass takes care
+        pieces = pieces[: len(parameters)]  # the forward pass updates the buffers
         for piece, parameter in zip(pieces, parameters):
             piece["w"] = parameter.data
             start_memory(piece, client.rule, ["w"])

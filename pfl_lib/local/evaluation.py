@@ -1,4 +1,4 @@
-"""How good are the models?  A metric and the mean loss, one by one or many clients at a time."""
+"""Evaluation: a metric and the mean loss, client by client or for many clients at a time."""
 
 import math
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def evaluate(
     chunk: int,
     workers: int,
 ) -> tuple[Tensor, Tensor]:
-    """The same for ``chunk`` clients at a time; those of about the same size together."""
+    """The same for ``chunk`` clients at a time, grouped by their numbers of samples."""
     sizes = samples.sizes(who)
     order = sorted(range(len(who)), key=lambda row: -sizes[row])
     counted = _counted(w)
@@ -82,14 +82,14 @@ def evaluate(
 
 
 def _summed(network: Network, metric: str) -> bool:
-    """Is the metric the share of right labels, which can be added up block by block?"""
+    """Whether the metric is plain accuracy, which can be summed block by block."""
     return network.objective == "cross_entropy" and metric == "accuracy"
 
 
 def _measured(objective: str, metric: str, out: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Metric and mean loss of one client, from all its outputs.
 
-    A loss that is NaN counts as infinite: NaN for both would mean that it was not measured.
+    A NaN loss becomes infinite, since NaN for both means that the client was not measured.
     """
     y = y.to(out.dtype) if y.is_floating_point() else y
     loss = mean_loss(objective, out, y).nan_to_num(nan=math.inf, posinf=math.inf)
@@ -108,12 +108,12 @@ def _value(objective: str, metric: str, out: Tensor, y: Tensor) -> float:
 
 
 def _scores(logits: Tensor) -> Tensor:
-    """What ranks samples for each class: of two classes the difference, which does not saturate."""
+    """Scores for the AUC; for two classes the difference of the logits, which does not saturate."""
     return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits.double().softmax(1)
 
 
 def _counted(w: Tensor) -> torch.dtype:
-    """Shares and means of half-precision models need more digits than the models have."""
+    """The type to accumulate in: at least float32, also for half-precision models."""
     return torch.promote_types(w.dtype, torch.float32)
 
 

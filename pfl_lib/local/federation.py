@@ -1,4 +1,4 @@
-"""The federation on this machine: who has which data, and how its clients train."""
+"""The federation on this machine: its clients' data, and how they train."""
 
 import copy
 import hashlib
@@ -25,47 +25,53 @@ from pfl_lib.local.stacked import stacked, why_not_stacked
 from pfl_lib.partition import Partition, hold_out
 from pfl_lib.work import Work
 
-NORMALIZE_ONCE = 2**29  # bytes: smaller data sets are normalised once, larger ones by the batch
+NORMALIZE_ONCE = 2**29  # bytes: smaller data sets are normalized once, larger ones batch by batch
 ENGINES = ("auto", "loop", "stacked", "threads")
-CACHE = 2**22  # bytes of models, and of Adam's memory, that one core trains together
-SHARD = 2**18  # bytes of models that are worth a thread of their own
-FEW_CORES = 4  # more shards than that would wait for Python, which runs one thread at a time
+CACHE = 2**22  # bytes of models, and of Adam's buffers, that one core trains together
+SHARD = 2**18  # bytes of models that justify a thread
+FEW_CORES = 4  # with more shards, threads would wait for Python's global lock
 
 
 class LocalFederation(ModelFederation):
     """Clients with data, a model, and a way to train: ``pfl_lib.Federation``.
 
     ``model`` is a name known to ``pfl_lib.models``, or an ``nn.Module`` of your own.  A client's
-    row holds what is trained (``requires_grad``), then the buffers that training changes, such as
-    the running statistics of batch normalization: ``d`` counts both, and mixing rows mixes both.
-    Frozen parameters are kept once for all.  Dropout draws the same on every engine.  Tied
-    parameters are refused.
+    row holds the trainable parameters (``requires_grad``), then the buffers that training updates,
+    such as the running statistics of batch normalization: ``d`` counts both, and mixing rows mixes
+    both.  Frozen parameters are kept once for all clients.  Dropout draws the same numbers on every
+    engine.  Tied parameters are refused.
+
     ``optimizer`` is "sgd" (with ``momentum`` and ``nesterov``, as in torch), "adam" or "adamw";
-    each begins afresh in every local phase.  ``weight_decay`` is torch's (None: 0, for "adamw"
-    0.01), ``clip`` the largest norm of a client's gradient.  ``lr`` is a number, or a
-    schedule over rounds: (first, factor, every), multiplied by the factor after so many rounds;
-    ("power", first, p), divided by (k + 1)^p in round k; ("cosine", first, rounds), half a cosine
-    from first towards 0; or ("warmup", rounds, lr), which rises to one of these in even steps.
+    each starts afresh in every local phase.  ``weight_decay`` is torch's (None: 0, for "adamw"
+    0.01), ``clip`` the largest norm of a client's gradient.
+
+    ``lr`` is a number, or a schedule over rounds: (first, factor, every), multiplied by the factor
+    after so many rounds; ("power", first, p), divided by (k + 1)^p in round k; ("cosine", first,
+    rounds), half a cosine from first towards 0; or ("warmup", rounds, lr), which rises to one of
+    these in even steps.
+
     ``loss`` is "cross_entropy"; "mse", the squared error of targets that are numbers; or "bce", the
     binary cross-entropy of several labels at once, each 0.0 or 1.0: both are means over the columns
     of ``data.y``, which then holds targets (see :func:`pfl_lib.data.from_arrays`).  ``metric`` is
     what ``evaluate`` and a History give: "accuracy" (of "bce": the share of single labels that are
     right), "auc" or "f1" (see :mod:`pfl_lib.metrics`), and for "mse" "mae", of which less is
     better.  A client whose test samples are all of one class has no AUC (NaN); means leave it out.
+
     ``seed`` decides the batches and who takes part, and, where no ``init_seed`` is given, the
     initial model too; the partition has a seed of its own.
-    ``shuffle=False`` takes a client's samples in the order in which the partition lists them, batch
-    after batch, and goes on in the next round where a whole number of passes was not made.
-    ``precision="bf16"`` has the products and convolutions of local training computed in bfloat16,
-    by torch's autocast; weights, optimizer and tests keep their float32.  Processors with
-    instructions for it train convolutional networks faster, the more so the larger the batch (see
-    the book's page on speed); ``plan`` says where that is, and a processor that only claims to have
-    them is found out by a trial in another process.
-    ``compile=True`` gives the gradient of a stack of models to ``torch.compile``, on a GPU with
-    CUDA graphs: the first round takes a minute longer, and each step launches less.
-    ``keep_memory``: on a Linux CPU the C library is set, for the whole process, to keep freed
-    memory, which makes stacked training 1.3 to 1.7 times faster; False (or PFL_KEEP_MEMORY=0 in the
-    environment) leaves the process as it is.
+    ``shuffle=False`` uses a client's samples in the order in which the partition lists them; a
+    round that ends within a pass is continued by the next.
+
+    ``precision="bf16"`` computes the products and convolutions of local training in bfloat16, by
+    torch's autocast; weights, optimizer and tests keep float32.  Processors with instructions for
+    it train convolutional networks faster, the more so the larger the batch (see the book's page on
+    speed).  ``plan`` says where it may help; processors that only claim to have the instructions
+    are detected by a trial in another process.
+    ``compile=True`` compiles the gradient of a stack of models by ``torch.compile``, on a GPU with
+    CUDA graphs: the first round takes a minute longer, each step launches fewer kernels.
+    ``keep_memory`` has the C library of a Linux CPU keep freed memory, process-wide, which makes
+    stacked training 1.3 to 1.7 times faster; False (or PFL_KEEP_MEMORY=0 in the environment) leaves
+    the process alone.
 
     >>> import pfl_lib
     >>> data = pfl_lib.data.load("digits")
@@ -139,7 +145,7 @@ class LocalFederation(ModelFederation):
             self.network.compile = "reduce-overhead" if self.device.type == "cuda" else "default"
 
     def _try_to_stack(self) -> None:
-        """Can this model be trained as a stack?  Those of ``pfl_lib.models`` can."""
+        """Find out whether the model can be trained as a stack; those of ``pfl_lib.models`` can."""
         on_threads = self.device.type == "cpu" and self.network.convolutional
         if not self._given_module or (self.engine != "stacked" and on_threads):
             return
@@ -153,7 +159,7 @@ class LocalFederation(ModelFederation):
             )
 
     def _set_samples(self, data: Dataset, partition: Partition) -> None:
-        self.data, self.partition = data, partition
+        self.data, self.partition, self.groups = data, partition, partition.groups
         inputs = _gather(data, self.device, self.dtype)
         y = data.y if data.labeled else data.y.to(self.dtype).reshape(len(data), -1)
         labels = partition.labels or tuple(y[i] for i in partition.train)
@@ -167,10 +173,10 @@ class LocalFederation(ModelFederation):
         self._train_samples = samples(partition.train, labels)
         self._test_samples = samples(partition.test, test_labels)
 
-    # ---- others like it -------------------------------------------------------------------------
+    # ---- variations -------------------------------------------------------------------------
 
     def replace(self, **changes: Any) -> Self:
-        """A federation made from the same arguments, but for these: ``fed.replace(lr=0.1)``."""
+        """A federation with the same arguments except these: ``fed.replace(lr=0.1)``."""
         for name in changes:
             _check.one_of("argument of a Federation", name, self._given)
         return type(self)(**{**self._given, **changes})
@@ -185,10 +191,11 @@ class LocalFederation(ModelFederation):
         tested, chosen = hold_out(self.partition, share, seed, self.data)
         return self.replace(partition=tested), self.replace(partition=chosen)
 
-    # ---- what a method asks for -----------------------------------------------------------------
+    # ---- the interface for methods
+    # -----------------------------------------------------------------
 
     def with_part(self, positions: Sequence[Tensor]) -> Self:
-        """This federation with only some of each client's training samples, by their positions."""
+        """This federation with only some of each client's training samples, by position."""
         here, samples = copy.copy(self), self._train_samples
         pick = [p.to(self.device) for p in positions]
         here._train_samples = replace(
@@ -199,7 +206,7 @@ class LocalFederation(ModelFederation):
         return here
 
     def perform(self, work: Work, who: Tensor) -> dict[str, Tensor]:
-        """Have the clients ``who`` do ``work``; the rows as they are afterwards."""
+        """Let the clients ``who`` do ``work``; returns the rows as they are afterwards."""
         clients = checked_clients(self, who)
         check_work(self, work, clients)
         if not clients:
@@ -228,10 +235,11 @@ class LocalFederation(ModelFederation):
         options = (self.metric, chunk, workers)
         return evaluation.evaluate(self.network, w, samples, clients, *options)
 
-    # ---- words ----------------------------------------------------------------------------------
+    # ---- descriptions
+    # ----------------------------------------------------------------------------------
 
     def plan(self) -> str:
-        """Which engine trains, how many clients at a time, and why, in words."""
+        """A sentence that says which engine trains, how many clients at a time, and why."""
         engine = self._engine()
         chunk, workers = self._chunk(self.m)
         what = "products written out by hand" if self.network.by_hand else "the gradient under vmap"
@@ -250,7 +258,7 @@ class LocalFederation(ModelFederation):
         return f"{words}; {more}" if more else words
 
     def describe(self) -> dict[str, Any]:
-        """What a run must agree on to be resumed, as plain data."""
+        """Everything a run must agree on to be resumed, as plain data."""
         return {
             "data": self.data.name,
             "samples": self.data.checksum(),
@@ -274,7 +282,7 @@ class LocalFederation(ModelFederation):
         return "threads" if alone else "stacked"
 
     def _chunk(self, count: int, work: Work | None = None) -> tuple[int, int]:
-        """How many of ``count`` clients are trained at once, and by how many threads."""
+        """How many of ``count`` clients are trained at once, and on how many threads."""
         cores = torch.get_num_threads() if self.device.type == "cpu" else 1
         if self._engine() == "threads":
             return 1, cores
@@ -283,17 +291,17 @@ class LocalFederation(ModelFederation):
         plain = work is None or work.step == "descend"
         a_model = self.d * self.dtype.itemsize
         rows = 1 if work is None else len(work.rows)
-        each = (5 + rows) * a_model + self._activations  # w, gradient, two moments, what was given
+        each = (5 + rows) * a_model + self._activations  # w, gradient, two moments, rows
         fits = free_memory(self.device) // 2 // (each if plain else 2 * each)
         chunks, workers = 1, 1
         if self.device.type == "cpu":
             optimizer = (work and work.optimizer) or self.settings.optimizer
             kept = a_model if optimizer == "sgd" else 2 * a_model
             at_most = CACHE // kept
-            if not plain or not self.network.by_hand:  # vmap has more to gain from many
+            if not plain or not self.network.by_hand:  # vmap gains more from large stacks
                 at_most = max(at_most, math.ceil(count / 2))
             elif cores <= FEW_CORES:
-                # shards of one core each: threads that share an operator wait for the slowest
+                # one core per shard: threads that share an operator wait for the slowest
                 chunks = max(1, min(cores, count, count * a_model // SHARD))
                 workers, fits = cores, fits // cores
             else:  # all cores on each operator
@@ -304,7 +312,7 @@ class LocalFederation(ModelFederation):
 
 
 def _gather(data: Dataset, device: torch.device, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
-    """A function from indices to inputs; images as numbers with mean 0 and deviation 1."""
+    """A function from indices to (normalized) inputs."""
     pool = data.x.to(device)
     if data.kind == "text":
         return lambda index: pool[index]
@@ -316,7 +324,7 @@ def _gather(data: Dataset, device: torch.device, dtype: torch.dtype) -> Callable
 
 
 def _fingerprint(partition: Partition) -> str:
-    """A short name for exactly these tables."""
+    """The partition's name with a hash of its tables."""
     digest = hashlib.sha256()
     for tables in (partition.train, partition.test, partition.labels or ()):
         for table in tables:
@@ -355,7 +363,7 @@ def _check_clients(data: Dataset, partition: Partition) -> None:
 
 
 def _check_targets(data: Dataset, partition: Partition, loss: str) -> None:
-    """Refuse a loss that the labels, or the targets, of the data do not fit."""
+    """Refuse a loss that does not fit the labels, or targets, of the data."""
     if data.labeled != (loss == "cross_entropy"):
         has = "class labels" if data.labeled else "targets, which are numbers"
         right = "'cross_entropy'" if data.labeled else "'mse' or 'bce'"

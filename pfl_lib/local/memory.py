@@ -1,4 +1,4 @@
-"""How much memory may still be had, and how the C library treats freed memory."""
+"""How much memory is available, and how the C library treats freed memory."""
 
 import ctypes
 import logging
@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 
 log = logging.getLogger("pfl_lib")
-PLENTY = 2**62  # bytes: where the system does not say: no limit
+PLENTY = 2**62  # bytes: no limit, where the system does not report one
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that may still be had on a device."""
+    """Bytes available on a device."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     try:
@@ -30,8 +30,8 @@ def left_in_container(
 ) -> int:
     """Bytes left under the limits of the container (in Linux's words: control groups).
 
-    A container sees the whole machine's memory, and is killed when it takes more than its share.
-    Files that the system merely remembers count as used there, but are given up when needed.
+    A container sees the whole machine's memory, but is killed above its limit.  The page cache
+    counts as used memory there, although the kernel frees it on demand.
     """
     left = PLENTY
     for group, most, used, files in _groups_with_limits(root, membership):
@@ -39,7 +39,7 @@ def left_in_container(
             limit, taken = (int((group / name).read_text()) for name in (most, used))
             stat = dict(map(str.split, (group / "memory.stat").read_text().splitlines()))
             left = min(left, limit - taken + int(stat.get(files, 0)))
-        except (OSError, ValueError):  # the limit is gone
+        except (OSError, ValueError):  # the group has vanished
             pass
     return max(0, left)
 
@@ -48,7 +48,7 @@ def left_in_container(
 def _groups_with_limits(
     root: str | Path, membership: str | Path
 ) -> tuple[tuple[Path, str, str, str], ...]:
-    """The groups one is held to, and what their files are called; looked for once."""
+    """The control groups with a limit for this process, and their files' names; read once."""
     try:
         lines = [line.split(":", 2) for line in Path(membership).read_text().splitlines()]
     except OSError:
@@ -63,11 +63,11 @@ def _groups_with_limits(
         else:
             continue
         here = top / path.lstrip("/")
-        for group in (here, *here.parents):  # a group is held to the limits of those above it too
+        for group in (here, *here.parents):  # the limits of parent groups apply too
             try:
                 int((group / names[0]).read_text())
                 found.append((group, *names))
-            except (OSError, ValueError):  # no such group in sight, or no limit ("max")
+            except (OSError, ValueError):  # an invisible group, or no limit ("max")
                 pass
             if group == top:
                 break
@@ -76,22 +76,20 @@ def _groups_with_limits(
 
 @cache
 def keep_freed_memory() -> None:
-    """glibc hands large blocks back to the system after every step and faults them in again.
+    """Have glibc keep freed blocks instead of returning them to the system after every step.
 
-    Telling it to keep them makes stacked training 1.3 to 1.7 times faster on a Linux CPU.  Blocks
-    of more than a quarter of a gigabyte, stacks of large models, are few and do go back: kept,
-    they would leave holes that nothing else fits.
+    This makes stacked training 1.3 to 1.7 times faster on a Linux CPU.  Blocks above 256 MB, stacks
+    of large models, are still returned: kept, they would fragment the heap.
 
-    It holds for the whole process, so it is asked for (``Federation(keep_memory=True)``, the
-    default), done once, and written to the log "pfl_lib"; PFL_KEEP_MEMORY=0 in the environment
-    switches it off.
+    The setting is process-wide, so it is an option (``Federation(keep_memory=True)``, the default),
+    made once, and logged to "pfl_lib"; PFL_KEEP_MEMORY=0 in the environment switches it off.
     """
     if sys.platform != "linux" or os.environ.get("PFL_KEEP_MEMORY") == "0":
         return
     trim_threshold, mmap_threshold = -1, -3
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
-    except (OSError, AttributeError):  # another C library: nothing to tell
+    except (OSError, AttributeError):  # another C library: no such setting
         return
     log.info("the C library keeps freed memory from now on (mallopt); PFL_KEEP_MEMORY=0: not")
     mallopt(mmap_threshold, 2**28)

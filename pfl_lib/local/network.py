@@ -1,4 +1,4 @@
-"""The model as a function of one vector, and what a local step may ask for."""
+"""The model as a function of one vector, and the interface of a local step."""
 
 import copy
 import itertools
@@ -20,9 +20,9 @@ from pfl_lib.work import Batch, Settings, Work
 class Network:
     """An ``nn.Module`` as a function of one flat vector: a client's row.
 
-    A row holds the parameters that are trained and, after them, the buffers that training changes
+    A row holds the trainable parameters and, after them, the buffers that training updates
     (``state``, such as the running statistics of batch normalization).  Frozen parameters and other
-    buffers are the same for everybody and are kept here, once.
+    buffers are the same for all clients and are kept here, once.
     """
 
     def __init__(
@@ -40,19 +40,19 @@ class Network:
         self.lengths = [t.numel() for _, t in columns]
         self.d = sum(self.lengths)
         self.state = self.names[len(trained) :]
-        self.trained = sum(self.lengths[: len(trained)])  # columns; those after it are state
+        self.trained = sum(self.lengths[: len(trained)])  # columns; the state follows
         self.module = copied(module, self._structure({id(t) for _, t in columns}, device, dtype))
         self.draws = prepared(self.module)
         self.dropout_shapes: Sequence[tuple[int, ...]] = ()  # of each call, for one sample
         self._set_modes()
         convolutions = (nn.Conv1d, nn.Conv2d)
         self.convolutional = any(isinstance(part, convolutions) for part in module.modules())
-        self.channels_last = True  # how images may lie; a federation tries it out
+        self.channels_last = True  # set by a federation, which tries it
         everything = sum(1 for _ in module.parameters()) + sum(1 for _ in module.buffers())
         plain = self.draws is None and everything == len(trained)
         self.dense = _dense_layers(module) if plain else None
-        self.objective = "cross_entropy"  # what is minimized; a federation sets it
-        self.precision = "full"  # of the arithmetic in training; a federation sets it, too
+        self.objective = "cross_entropy"  # the loss; set by a federation
+        self.precision = "full"  # of arithmetic in training; set by a federation
         self.compile: str | None = None  # torch.compile's mode for the gradient of a stack
         self._compiled: Callable[[Tensor, Batch], Tensor] | None = None
         self._real: nn.Module | None = None
@@ -60,7 +60,7 @@ class Network:
 
     @property
     def by_hand(self) -> bool:
-        """Is the gradient of a stack written out?  It is for dense networks and cross-entropy."""
+        """Whether the gradient of a stack is written out: for dense networks and cross-entropy."""
         usual = self.objective == "cross_entropy" and self.precision == "full"
         return self.dense is not None and usual and not self.compile
 
@@ -68,7 +68,7 @@ class Network:
     def _structure(
         columns: set[int], device: str | torch.device, dtype: torch.dtype | None
     ) -> Callable[[Tensor], Tensor]:
-        """Placeholders for what comes in rows; the constants themselves, where they are needed."""
+        """Placeholders for the columns of a row; constants as they are, on the right device."""
 
         def make(t: Tensor) -> Tensor:
             if id(t) in columns:
@@ -79,12 +79,12 @@ class Network:
         return make
 
     def _set_modes(self) -> None:
-        """The same structure once more for tests: running statistics, no dropout."""
+        """The same structure in evaluation mode: running statistics, no dropout."""
         self.tested = copied(self.module, lambda t: t).eval()
         self.on_features = _Features(self.tested)
 
     def copy(self) -> "Network":
-        """One for another thread: ``functional_call`` swaps the module's parameters."""
+        """A copy for another thread, since ``functional_call`` swaps the module's parameters."""
         other = copy.copy(self)
         other.module = copied(self.module, lambda t: t)
         other.draws = draws_of(other.module)
@@ -93,7 +93,7 @@ class Network:
         return other
 
     def borrow(self) -> "Network":
-        """A copy for one thread, to be given back: making one takes time."""
+        """A copy for one thread, to be given back and reused."""
         try:
             return self._spare.pop()
         except IndexError:
@@ -103,9 +103,9 @@ class Network:
         self._spare.append(other)
 
     def real(self, device: torch.device, dtype: torch.dtype) -> nn.Module:
-        """The module itself on a device, its filters channels last if they may; values are not set.
+        """The module on a device, with channels-last filters where possible; values are not set.
 
-        Made once: a copy of a network is for one thread, one device and one precision.
+        Made once, since a copy of a network serves one thread, one device and one precision.
         """
         if self._real is None:
             layout = torch.channels_last if self.channels_last else torch.contiguous_format
@@ -113,10 +113,10 @@ class Network:
         return self._real
 
     def empty(self, device: str | torch.device, dtype: torch.dtype) -> nn.Module:
-        """A module like the one given, with columns of its own, whose values are not set."""
+        """A module like the given one with its own, uninitialized columns."""
         named = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
         mine = {id(named[name]) for name in self.names}
-        # asked by name: functional_call leaves plain tensors in a layer that a module holds twice
+        # looked up: functional_call leaves plain tensors in a layer that a module holds twice
         parameters = {id(t) for t in self.module.parameters()}
 
         def make(t: Tensor) -> Tensor:
@@ -129,7 +129,7 @@ class Network:
 
     @torch.no_grad()
     def filled(self, w: Tensor) -> nn.Module:
-        """The module with the values of the row ``w``, on the CPU: to be kept, or given away."""
+        """A standalone module with the values of the row ``w``, on the CPU."""
         module = copied(
             self.empty("cpu", w.dtype), lambda t: as_it_was(t, t.detach().cpu().clone())
         )
@@ -138,17 +138,17 @@ class Network:
         return restored(module)
 
     def columns_of(self, module: nn.Module) -> list[Tensor]:
-        """The tensors of a module, such as ``empty`` gives, in the order of a row."""
+        """The tensors of a module made by ``empty``, in the order of a row."""
         named = dict(module.named_parameters()) | dict(module.named_buffers())
         return [named[name] for name in self.names]
 
     def constants(self) -> Iterator[tuple[str, Tensor]]:
-        """Ordered (name, value) of what no row holds: frozen parameters, constant buffers."""
+        """Ordered (name, value) of frozen parameters and constant buffers, which no row holds."""
         named = [*self.module.named_parameters(), *self.module.named_buffers()]
         return ((name, t) for name, t in named if name not in set(self.names))
 
     def slices(self) -> Iterator[tuple[str, slice]]:
-        """Ordered (name of a parameter or buffer, its place in the vector)."""
+        """Ordered (name, columns) of parameters and buffers."""
         begin = 0
         for name, length in zip(self.names, self.lengths):
             yield name, slice(begin, begin + length)
@@ -161,7 +161,7 @@ class Network:
         return {n: p.view(s) for n, p, s in zip(self.names, pieces, self.shapes)}
 
     def _named(self, w: Tensor) -> dict[str, Tensor]:
-        """What a forward pass reads; it may change buffers in place, and must not change ``w``."""
+        """Named tensors for a forward pass, which may change buffers in place, but not ``w``."""
         named = self.unflatten(w)
         return named | {n: named[n].detach().clone() for n in self.state}
 
@@ -176,20 +176,20 @@ class Network:
         return self._mean_loss(self._in_training(named, batch), batch)
 
     def logits(self, w: Tensor, x: Tensor) -> Tensor:
-        """What the model says when it is tested."""
+        """The output in evaluation mode."""
         return torch.func.functional_call(self.tested, self._named(w), (x,))
 
     def features(self, w: Tensor, x: Tensor) -> Tensor:
-        """What the model computes before its head, when it is tested."""
+        """The input of the head, in evaluation mode."""
         named = {f"module.{n}": p for n, p in self._named(w).items()}
         return torch.func.functional_call(self.on_features, named, (x,))
 
     def loss(self, w: Tensor, batch: Batch) -> Tensor:
-        """Mean loss over the samples of the batch that are not padding, in training."""
+        """Mean loss over the samples of the batch (not its padding), in training mode."""
         return self._mean_loss(self.in_training(w, batch), batch)
 
     def stack_gradient(self) -> Callable[[Tensor, Batch], Tensor]:
-        """The gradient of ``loss`` for a stack of models; compiled, once, if that was asked for."""
+        """The gradient of ``loss`` for a stack of models, compiled if so configured."""
         gradient = torch.func.vmap(torch.func.grad(self.loss))
         if not self.compile:
             return gradient
@@ -198,16 +198,16 @@ class Network:
         return self._compiled
 
     def in_training(self, w: Tensor, batch: Batch) -> Tensor:
-        """What the model says in training: statistics of the batch, dropout."""
+        """The output in training mode: batch statistics, dropout."""
         return self._in_training(self._named(w), batch)
 
     def tested_loss(self, w: Tensor, batch: Batch) -> Tensor:
-        """The same, as the model is tested."""
+        """Mean loss in evaluation mode."""
         return self._mean_loss(self.logits(w, batch.x), batch)
 
     @torch.no_grad()
     def state_after(self, w: Tensor, batches: Sequence[Batch]) -> Tensor:
-        """The buffers of the row ``w`` after a forward pass in training on each batch."""
+        """The buffers of the row ``w`` after a training forward pass on each batch."""
         named = self._named(w)
         for batch in batches:
             self._in_training(named, batch)
@@ -225,7 +225,7 @@ class Network:
 
 
 class Task(NamedTuple):
-    """What an engine is given: who does what in round ``k``, with which network and data."""
+    """An engine's input: who does what in round ``k``, with which network and data."""
 
     network: Network
     work: Work
@@ -236,9 +236,9 @@ class Task(NamedTuple):
 
 
 def loss_of_each(objective: str, out: Tensor, y: Tensor) -> Tensor:
-    """One loss per sample: of targets in several columns, the mean over the columns."""
+    """One loss per sample; for targets in several columns the mean over the columns."""
     if objective == "cross_entropy":
-        # F.cross_entropy's numbers; under vmap that looks for labels to ignore, in twelve launches
+        # as F.cross_entropy, which under vmap takes twelve launches to look for ignored labels
         return -out.log_softmax(-1).gather(-1, y.unsqueeze(-1)).squeeze(-1)
     if objective == "mse":
         return (out - y).square().mean(-1)
@@ -246,40 +246,40 @@ def loss_of_each(objective: str, out: Tensor, y: Tensor) -> Tensor:
 
 
 def mean_loss(objective: str, out: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
-    """The mean over samples, which all count alike unless they have weights."""
+    """The mean over samples, weighted where there are weights."""
     if weight is not None:
         return (loss_of_each(objective, out, y) * weight).sum() / weight.sum()
     if objective == "cross_entropy":
-        return F.cross_entropy(out, y)  # in one go: a client on a thread does it in every step
+        return F.cross_entropy(out, y)  # fused: this is on the hot path of a thread
     return loss_of_each(objective, out, y).mean()
 
 
 def _placeholder(t: Tensor) -> Tensor:
-    """A parameter or buffer of the same shape that takes the memory of one number.
+    """A parameter or buffer of the same shape in the memory of one number.
 
-    The meta device would do as well, but its first use imports torch._dynamo and sympy, and that
-    takes longer than all the rest of a federation's start.
+    The meta device would do, too, but its first use imports torch._dynamo and sympy, which takes
+    longer than all other steps of building a federation.
     """
     empty = torch.zeros((), dtype=t.dtype).expand(t.shape)
     return nn.Parameter(empty) if isinstance(t, nn.Parameter) else empty
 
 
 def channels_last(x: Tensor) -> Tensor:
-    """Images with their channels side by side in memory; anything else as it is."""
+    """Images in channels-last layout; other inputs unchanged."""
     if x.ndim != 4:
         return x
     x = x.contiguous(memory_format=torch.channels_last)
     channels, height, width = x.shape[1:]
-    # of one channel every layout is both; say which is meant
+    # with one channel both layouts coincide; choose the strides of channels last
     return x.as_strided(x.shape, (channels * height * width, 1, width * channels, channels))
 
 
 def activation_bytes(module: nn.Module, x: Tensor, samples: int) -> int:
-    """What autograd keeps in memory for a batch of ``samples`` samples like those in ``x``.
+    """The bytes that autograd keeps for a batch of ``samples`` samples like those in ``x``.
 
-    All but the layers' weights grows with the batch, so two batches, ``x`` without and with its
-    last sample, tell the rest.  Somewhat too much: a value that is kept for two purposes counts
-    twice.
+    All but the layers' weights grows linearly with the batch, so it is extrapolated from two
+    batches, ``x`` without and with its last sample.  An upper estimate: a value that is saved
+    twice counts twice.
     """
 
     def kept(x: Tensor) -> int:
@@ -298,8 +298,8 @@ def activation_bytes(module: nn.Module, x: Tensor, samples: int) -> int:
 
 
 def _dense_layers(module: nn.Module) -> Sequence[str] | None:
-    """The linear layers with nothing but ReLU between them, if the module says that it is such a
-    network.  A class that inherits the word and computes something else has not declared it."""
+    """The linear layers, if the module declares (``dense_layers``) that nothing but ReLU is between
+    them.  A subclass that overrides ``forward`` does not inherit the declaration."""
     kind = type(module)
     says = next((c for c in kind.__mro__ if "dense_layers" in vars(c)), None)
     parts = ("forward", "features")
@@ -327,16 +327,18 @@ class _Features(nn.Module):
 
 
 class Client:
-    """What a local step may ask for: loss, gradient, predictions, and one optimiser move."""
+    """What a local step can use: loss, gradient, predictions, and one optimizer step."""
 
     def __init__(self, network: Network, work: Work, settings: Settings, under_vmap: bool):
         self.network = network
         self.numbers = work.numbers
         self.lr = settings.lr if work.lr is None else work.lr
-        refined = {} if work.optimizer else settings.refinements  # asked for by name: plain
+        refined = (
+            {} if work.optimizer else settings.refinements
+        )  # an optimizer named by the method is plain
         self.rule = optimizers.Rule(work.optimizer or settings.optimizer, self.lr, **refined)
         self.under_vmap = under_vmap
-        self.t = 0  # how many steps this phase has made: the same for all clients of a stack
+        self.t = 0  # steps made in this phase, equal for all clients of a stack
         self.grad = torch.func.grad(network.loss) if under_vmap else self._grad
         self.loss, self.loss_above = network.loss, network.loss_above
         self.tested_loss = network.tested_loss
@@ -352,16 +354,15 @@ class Client:
         return torch.func.grad(objective)
 
     def losses(self, models: Tensor, batch: Batch) -> Tensor:
-        """The loss of each of some models, as they are tested."""
+        """The loss of each of some models, in evaluation mode."""
         if self.under_vmap:
             return torch.func.vmap(self.tested_loss, in_dims=(0, None))(models, batch)
         return torch.stack([self.tested_loss(w, batch) for w in models])
 
     def move(self, s: Mapping[str, Tensor], g: Tensor, name: str = "w") -> dict[str, Tensor]:
-        """One step of the optimizer on ``s[name]``; what it remembers starts afresh in every local
-        phase.
+        """One step of the optimizer on ``s[name]``; its buffers start afresh in every local phase.
 
-        Buffers do not move: what is not trained has no gradient.
+        The model's own buffers do not move, since they have no gradient.
         """
         trained, d = self.network.trained, self.network.d
         if trained < d:
@@ -383,8 +384,8 @@ class Client:
         gradients: Sequence[Tensor],
         rows: bool = False,
     ) -> None:
-        """What the step "descend" does with the loss gradients of some pieces of the models.
+        """The update of the step "descend" for some pieces of the models, given loss gradients.
 
-        Counts from 1, as Adam does: ``t`` is the step that is being made.
+        ``t`` is the current step, counted from 1 as in Adam.
         """
         optimizers.move_in_place(pieces, gradients, self.rule, self.t, rows)

@@ -1,7 +1,7 @@
-"""Each optimizer once, for every engine.
+"""The optimizers, written once for all engines.
 
-``in_place`` changes the tensors it is given instead of making new ones: the same operations on the
-same numbers, for engines that own their memory.
+``in_place`` updates the given tensors instead of allocating new ones, with the same operations, for
+engines that own their memory.
 """
 
 import math
@@ -38,7 +38,7 @@ def adam(
 
 @dataclass(frozen=True)
 class Rule:
-    """How a step is made of a gradient: an optimizer and what refines it."""
+    """An update rule: an optimizer and its refinements."""
 
     optimizer: str
     lr: float
@@ -49,20 +49,20 @@ class Rule:
 
     @property
     def plain(self) -> bool:
-        """SGD or Adam and nothing else."""
+        """Whether this is plain SGD or Adam."""
         refined = self.momentum or self.weight_decay or self.clip
         return self.optimizer != "adamw" and not refined
 
     @property
     def memory(self) -> tuple[str, ...]:
-        """The names of what it remembers of each row."""
+        """The names of the optimizer's buffers per row."""
         if self.optimizer == "sgd":
             return ("velocity",) if self.momentum else ()
         return ("mean", "square")
 
 
 def start_memory(s: MutableMapping[str, Tensor], rule: Rule, names: Sequence[str]) -> None:
-    """Put what the optimizer remembers beside the rows it moves; all starts at zero."""
+    """Add the optimizer's buffers, all zero, for the rows it updates."""
     for name in names:
         for kind in rule.memory:
             s[f"{name}_{kind}"] = torch.zeros_like(s[name])
@@ -71,9 +71,9 @@ def start_memory(s: MutableMapping[str, Tensor], rule: Rule, names: Sequence[str
 def move(
     rule: Rule, s: Mapping[str, Tensor], g: Tensor, t: int, name: str = "w"
 ) -> dict[str, Tensor]:
-    """Step t of ``s[name]`` along ``g``, whose length is clipped already: torch.optim's formulas.
+    """Step t of ``s[name]`` along the (already clipped) ``g``, by torch.optim's formulas.
 
-    What a mask holds still does not decay either.
+    Masked coordinates do not decay either.
     """
     w, lr = s[name], rule.lr
     decay = rule.weight_decay * w * s.get("mask", 1) if rule.weight_decay else None
@@ -92,9 +92,9 @@ def move(
 
 
 def clipped(gradients: Sequence[Tensor], clip: float | None, rows: bool = False) -> list[Tensor]:
-    """The pieces of one client's gradient, shortened to ``clip`` where together they are longer.
+    """The pieces of one client's gradient, scaled so that their joint norm is at most ``clip``.
 
-    ``rows``: one piece, whose rows are the clients' gradients.
+    With ``rows`` there is one piece, whose rows are the clients' gradients.
     """
     if clip is None:
         return list(gradients)
@@ -113,9 +113,9 @@ def move_in_place(
     t: int,
     rows: bool = False,
 ) -> None:
-    """Step t of some pieces of models with terms of their own, in place on pieces and gradients.
+    """Step t of some pieces of models with their gradient terms; changes pieces and gradients.
 
-    The pieces are those of one client, or (``rows``) one piece with a client in each row.
+    The pieces belong to one client, or (``rows``) there is one piece with a client in each row.
     """
     gradients = [gradient_with_terms(g, s, in_place=True) for s, g in zip(pieces, gradients)]
     if not rule.plain:

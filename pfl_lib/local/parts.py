@@ -1,5 +1,5 @@
-"""What a given module is made of: which parts are trained, which change by themselves, which are
-constant, which draw random numbers; and what is refused."""
+"""The parts of a given module: those that are trained, buffers that training updates, constants,
+parts that draw random numbers; and the modules that are refused."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ DROPOUT: dict[type, bool] = {
 
 @dataclass(frozen=True)
 class DropoutKey:
-    """What the draws of one forward pass depend on: seed, tag, round, client and step."""
+    """The key of the draws of one forward pass: seed, tag, round, client and step."""
 
     parts: tuple[int | str, ...]
 
@@ -40,21 +40,21 @@ class DropoutKey:
 
 
 class Draws:
-    """Where the dropouts of one module get their uniform numbers in a forward pass.
+    """The source of the uniform numbers of a module's dropouts in a forward pass.
 
-    ``source`` is a key (numbers are drawn when asked for), or the numbers themselves, drawn before
-    (under vmap nothing can be drawn by client), or None: then it notes the shapes asked for.
+    ``source`` is a key (numbers are drawn on demand), or the numbers themselves, drawn in advance
+    (under vmap nothing can be drawn per client), or None: then only shapes are recorded.
     """
 
     def __init__(self) -> None:
         self.begin(None)
 
     def begin(self, source: DropoutKey | Sequence[Tensor] | None) -> None:
-        """A forward pass begins."""
+        """Begin a forward pass."""
         self.source, self.shapes = source, []  # type: ignore[var-annotated]
 
     def __deepcopy__(self, memo: dict) -> "Draws":
-        return Draws()  # what a forward pass was given is of no use to another module
+        return Draws()  # another module has forward passes of its own
 
     def uniform(self, shape: Sequence[int], like: Tensor) -> Tensor:
         call = len(self.shapes)
@@ -88,10 +88,10 @@ class KeyedDropout(nn.Module):
 
 
 def _also_one_value(self: Any, input: Tensor) -> Tensor:
-    """Batch normalization that also takes a batch with a single value per channel.
+    """Batch normalization that accepts a batch with a single value per channel.
 
-    torch refuses it, since one value has no spread; the last batch of an epoch is often like that.
-    Here it is normalized with the running statistics, which it leaves as they are.
+    torch refuses it, since one value has no variance; the last batch of an epoch may be like that.
+    Here it is normalized with the running statistics, which stay unchanged.
     """
     forward = nn.modules.batchnorm._BatchNorm.forward
     if not self.training or input.numel() != input.shape[1]:
@@ -132,17 +132,17 @@ BATCH_NORM = {
 
 
 def copied(module: nn.Module, make: Callable[[Tensor], Tensor]) -> nn.Module:
-    """A deep copy of a module that has ``make(t)`` wherever it has its parameter or buffer t."""
+    """A deep copy of a module with ``make(t)`` in the place of each parameter or buffer t."""
     tensors = [*module.parameters(), *module.buffers()]
     return copy.deepcopy(module, {id(t): make(t) for t in tensors})
 
 
 def prepared(module: nn.Module) -> Draws | None:
-    """Change the parts of a module that need it, in place; where its dropouts get their draws.
+    """Prepare a module in place for federated training; returns the source of its dropout draws.
 
-    Dropouts become keyed ones, batch normalization takes single samples and counts no batches.  A
-    module that comes in evaluation mode as a whole is set to training; parts of a module in
-    training mode that are in evaluation mode stay so, as frozen batch normalization does.
+    Dropouts become keyed ones, batch normalization accepts single samples and counts no batches.  A
+    module that is in evaluation mode as a whole is set to training; where only parts of it are, as
+    with frozen batch normalization, they stay so.
     """
     if not module.training:
         module.train()
@@ -161,7 +161,7 @@ def prepared(module: nn.Module) -> Draws | None:
 
 
 def restored(module: nn.Module) -> nn.Module:
-    """Undo ``prepared``, in place: torch's own parts again."""
+    """Undo ``prepared`` in place: restore torch's own parts."""
     _replace_parts(
         module, lambda part: isinstance(part, KeyedDropout), lambda part: part.kind(part.p)
     )
@@ -184,19 +184,19 @@ def _replace_parts(module: nn.Module, which: Callable[[Any], bool], make: Callab
 
 
 def draws_of(module: nn.Module) -> Draws | None:
-    """What the dropouts of a prepared module have in common."""
+    """The source of draws that the dropouts of a prepared module share."""
     return next((part.draws for part in module.modules() if isinstance(part, KeyedDropout)), None)
 
 
-# ---- what changes, and what is refused --------------------------------------------------------
+# ---- state, and refused modules --------------------------------------------------------
 
 
 @torch.no_grad()
 def state_buffers(module: nn.Module, x: Tensor) -> tuple[str, ...]:
-    """The names of the buffers that a forward pass in training changes, running statistics above
-    all: each client has its own.  All other buffers are constants.
+    """The names of the buffers that a training forward pass changes, such as running statistics:
+    each client has its own.  All other buffers are constants.
 
-    Also refuses random numbers that cannot be keyed.
+    Modules whose random draws cannot be keyed are refused.
     """
     module = copied(module, lambda t: as_it_was(t, t.detach().clone().float() if _real(t) else t))
     prepared(module)
@@ -221,9 +221,7 @@ def state_buffers(module: nn.Module, x: Tensor) -> tuple[str, ...]:
             f"buffer {counted[0]} changes in forward, but it holds {before[counted[0]].dtype}: "
             "what each client has of its own must be floating-point numbers"
         )
-    homes = {
-        name.rpartition(".")[0] for name in changed
-    }  # a mean may stay while its variance moves
+    homes = {name.rpartition(".")[0] for name in changed}  # all buffers of a layer, or none
     return tuple(n for n, b in before.items() if n.rpartition(".")[0] in homes and _real(b))
 
 
@@ -232,12 +230,12 @@ def _real(t: Tensor) -> bool:
 
 
 def as_it_was(old: Tensor, new: Tensor) -> Tensor:
-    """The values ``new`` as what ``old`` is: a parameter, trained or not, or a plain tensor."""
+    """``new`` as a parameter or plain tensor, as ``old`` is."""
     return nn.Parameter(new, old.requires_grad) if isinstance(old, nn.Parameter) else new
 
 
 def refuse_unsupported(module: nn.Module) -> None:
-    """A client's model is one row of numbers: those that are trained, and running statistics."""
+    """Refuse modules that cannot be one row of numbers with keyed draws."""
     for name, part in module.named_modules():
         where = f"{name or 'the model itself'}: {type(part).__name__}"
         _refuse_draws(part, where)

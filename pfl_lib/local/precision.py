@@ -21,7 +21,7 @@ PRECISIONS = ("full", "bf16")
 INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")  # as Linux calls them; the last is Arm's
 PATIENCE = 120  # seconds for the trial
 
-# What a processor is tried on: a convolution and a product, forward and backward, both ways.
+# The trial: a convolution and a product, forward and backward, in both precisions.
 TRIAL = """
 import json, time, torch
 torch.set_num_threads(1)
@@ -75,9 +75,9 @@ def checked_precision(precision: Any, dtype: torch.dtype, device: torch.device) 
 
 @cache
 def bf16_trial() -> dict[str, Any]:
-    """How bfloat16 fares on this processor: how much ``faster`` it is, or ``why not``.
+    """A trial of bfloat16 on this processor: how much ``faster`` it is, or ``why not``.
 
-    Tried in another process: a virtual machine may claim instructions that end the process.
+    It runs in another process, since a virtual machine may claim instructions that crash it.
     """
     try:
         done = subprocess.run(
@@ -100,7 +100,7 @@ def bf16_trial() -> dict[str, Any]:
 
 @cache
 def bf16_claimed() -> bool:
-    """Does the processor say that it has instructions for bfloat16?  (Linux only.)"""
+    """Whether the processor claims to have instructions for bfloat16 (Linux only)."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -110,7 +110,7 @@ def bf16_claimed() -> bool:
 
 
 def precision_in_words(precision: str, dtype: torch.dtype, device: torch.device, network) -> str:
-    """What ``plan`` says about it: what is used, or that something faster may be had."""
+    """The words of ``plan`` about precision: what is used, or that bf16 may be faster."""
     if precision == "bf16":
         words = "products and convolutions in bfloat16"
         faster = bf16_trial()["faster"] if device.type == "cpu" else None

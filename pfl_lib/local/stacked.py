@@ -1,8 +1,8 @@
 """Chunks of clients, each chunk as one stack of models.
 
-Ordinary local training (the step "descend") is most of what is ever run, so it is done without
-copies: models and Adam's memory are changed in place, and the gradient of a stack of dense networks
-is written out by hand as batched matrix products.
+Ordinary local training (the step "descend") dominates the cost of a run, so it makes no copies:
+models and Adam's buffers are updated in place, and the gradient of a stack of dense networks is
+written out as batched matrix products.
 """
 
 import re
@@ -20,9 +20,9 @@ from pfl_lib.work import STEPS, Batch, Work
 
 
 def stacked(task: Task) -> dict[str, Tensor]:
-    """All these clients at once; they come in order, those with most to do first.
+    """Train all these clients at once; they must be sorted, those with the most steps first.
 
-    ``work.rows`` is changed in place where that is faster.
+    ``work.rows`` may be changed in place.
     """
     network, work, settings, samples, who, k = task
     tables = batch_table(work, settings, samples.sizes(who), who, k)
@@ -32,7 +32,7 @@ def stacked(task: Task) -> dict[str, Tensor]:
     random = torch.empty(len(who), max(steps), 0, dtype=dtype, device=device)
     if work.noise:
         random = pad(draw_noise(work, settings, steps, who, k)).to(device, dtype)
-    # for every batch and every client, which samples of the pool: (batches, clients, batch size)
+    # positions in each client's data: (clients, batches, batch size)
     positions = pad(tables, -1).to(device)
     weight = (positions >= 0).to(dtype).transpose(0, 1).contiguous()
     flat = positions.clamp(min=0).flatten(1)
@@ -41,11 +41,11 @@ def stacked(task: Task) -> dict[str, Tensor]:
     if samples.weights is not None:
         weight *= samples.weights[index]
     if network.by_hand and work.step == "descend":
-        weight /= weight.sum(2, keepdim=True)  # once for all steps: a mean's weights sum to 1
+        weight /= weight.sum(2, keepdim=True)  # the weights of a mean, once for all steps
     labels = _spread_labels([samples.labels[i] for i in who], flat, positions.shape)
 
     def batches(busy: int, t: int) -> Batch | tuple[Batch, ...]:
-        """What the first ``busy`` clients see in step t: a batch, or a group of them."""
+        """The batch, or group of batches, of step t for the first ``busy`` clients."""
         some = []
         for at in range(t * work.group, (t + 1) * work.group):
             x = samples.inputs(index[at, :busy])
@@ -55,7 +55,7 @@ def stacked(task: Task) -> dict[str, Tensor]:
     sizes = [[int(n) for n in (table >= 0).sum(1)] for table in tables]
 
     def with_dropout(given: Any, step: int) -> Any:
-        """The batches of a step with the uniform numbers that the model's dropouts ask for."""
+        """The batches of a step with uniform numbers for the model's dropouts."""
         if not network.dropout_shapes:
             return given
         some = []
@@ -79,9 +79,9 @@ def stacked(task: Task) -> dict[str, Tensor]:
 
 
 def why_not_stacked(network: Network, w: Tensor, x: Tensor) -> str:
-    """Why models like ``w`` cannot be trained as a stack, in words; "" if they can.
+    """Why models like ``w`` cannot be trained as a stack; "" if they can.
 
-    Tried out, on two clients with the samples ``x``.  Also finds the shapes that dropout asks for.
+    Tried on two clients with the samples ``x``, which also records the shapes of dropout draws.
     """
     if network.state:
         return (
@@ -124,7 +124,7 @@ def _first_sentence(error: Exception) -> str:
 
 
 def _spread_labels(labels: Sequence[Tensor], flat: Tensor, shape: Sequence[int]) -> Tensor:
-    """For every batch and every client its labels, or its targets with their columns."""
+    """Labels (batches, clients, batch size), or targets with their columns."""
     padded = pad(labels)
     if padded.ndim == 2:
         return padded.gather(1, flat).view(shape).transpose(0, 1).contiguous()
@@ -134,9 +134,9 @@ def _spread_labels(labels: Sequence[Tensor], flat: Tensor, shape: Sequence[int])
 
 
 def pad(tensors: Sequence[Tensor], value: int = 0) -> Tensor:
-    """One row per tensor, the short ones padded."""
+    """A stack with one row per tensor, padded to the longest."""
     if len({t.shape[0] for t in tensors}) == 1:
-        return torch.stack(tuple(tensors))  # several times as fast
+        return torch.stack(tuple(tensors))  # several times faster
     return nn.utils.rnn.pad_sequence(list(tensors), True, value)
 
 
@@ -148,7 +148,7 @@ def _step_together(
     with_dropout: Callable[..., Any],
     busy: list[int],
 ) -> dict[str, Tensor]:
-    """Any local step, under vmap.  Clients that are done leave the stack."""
+    """Any local step, under vmap.  Clients that have finished leave the stack."""
     s = dict(work.rows)
     start_memory(s, client.rule, work.moves)
     one = STEPS[work.step]
@@ -186,7 +186,7 @@ def _descend_together(
     for piece in pieces.values():
         start_memory(piece, client.rule, ["w"])
     for t, still in enumerate(busy):
-        if t == 0 or still < busy[t - 1]:  # clients that are done leave the stack
+        if t == 0 or still < busy[t - 1]:  # finished clients leave the stack
             now = {name: {n: r[:still] for n, r in piece.items()} for name, piece in pieces.items()}
         batch = batches(still, t)
         for _ in range(work.repeats):
@@ -205,9 +205,10 @@ def _descend_together(
 
 
 def _pieces(network: Network, s: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """For each parameter its own stacks (clients, *shape), laid out as ``bmm`` wants them.
+    """For each parameter its own stacks (clients, *shape), in the layout that suits ``bmm``.
 
-    Matrices lie turned, (clients, inputs, outputs): the forward product is twice as fast that way.
+    Matrices are transposed, (clients, inputs, outputs), which doubles the speed of the forward
+    product.
     """
     pieces = {}
     for (name, where), shape in zip(network.slices(), network.shapes):
@@ -227,15 +228,15 @@ def _transposed(stack: Tensor) -> Tensor:
 def _dense_step(
     layers: Sequence[str], pieces: Mapping[str, dict[str, Tensor]], batch: Batch, client: Client
 ) -> None:
-    """One step of every client for linear layers with ReLU between.
+    """One step of every client for linear layers with ReLU between them.
 
-    Autograd would do the same products, but write each into a tensor of its own and copy.
+    Autograd would compute the same products, but allocate and copy each of them.
     """
     inputs, out = dense_forward(
         layers, {n: _transposed(p["w"]) for n, p in pieces.items()}, batch.x
     )
     # d loss / d logits = (softmax − one-hot) · weight, where the weights sum to 1
-    error = out.transpose(1, 2).softmax(1)  # classes first, as it lies in memory
+    error = out.transpose(1, 2).softmax(1)  # classes first, as in memory
     error *= batch.weight[:, None, :]
     error.scatter_add_(1, batch.y[:, None, :], -batch.weight[:, None, :])
     error = error.transpose(1, 2)
@@ -244,7 +245,9 @@ def _dense_step(
         matrix, bias = pieces[f"{layer}.weight"], pieces[f"{layer}.bias"]
         first = layer == layers[0]
         below = error if first else torch.bmm(error, _transposed(matrix["w"])).mul_(x > 0)
-        if client.rule.optimizer == "sgd" and matrix.keys() == {"w"}:  # gradient and move in one
+        if client.rule.optimizer == "sgd" and matrix.keys() == {
+            "w"
+        }:  # gradient and update in one call
             matrix["w"].baddbmm_(x.transpose(1, 2), error, alpha=-client.lr)
         else:
             moved.append(matrix)
@@ -260,7 +263,7 @@ def dense_forward(
 ) -> tuple[list[Tensor], Tensor]:
     """The inputs of each layer, and the logits, for a stack of clients.
 
-    The logits lie in memory class by class: sums over ten classes are quicker that way.
+    The logits are laid out class by class, which makes sums over few classes faster.
     """
     inputs = [x.flatten(2)]
     for layer in layers[:-1]:

@@ -5,7 +5,6 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 
-from pfl_lib import _objectives
 from pfl_lib.work import Work, local_step
 
 
@@ -64,7 +63,7 @@ def head_in(numbers):
 def linear_head(method, fed):
     """Where the linear head is; a ValueError where the model has none, or nothing below it."""
     labels_needed(method, fed)
-    found = getattr(fed, "linear_head", None)
+    found = fed.linear_head
     if found is None or found[1] * (found[2] + 1) == fed.d:
         raise ValueError(
             f"{method.label} needs a model with a body and a head that is one linear layer with a "
@@ -77,11 +76,10 @@ def linear_head(method, fed):
 
 def labels_needed(method, fed):
     """Refuse a federation whose samples have no class."""
-    loss = _objectives.loss_of(fed)
-    if loss != "cross_entropy":
+    if fed.loss != "cross_entropy":
         raise ValueError(
             f"{method.label} works with class labels and needs loss='cross_entropy'; the "
-            f"federation has loss={loss!r}"
+            f"federation has loss={fed.loss!r}"
         )
 
 

@@ -7,7 +7,7 @@ def plain_sgd(method, fed):
     An Adam federation has no learning rate that would suit SGD, so there the method must bring one;
     so it must where the federation's SGD has momentum, weight decay or a clip.
     """
-    more = "".join(f", {n}={v}" for n, v in getattr(fed.settings, "refinements", {}).items())
+    more = "".join(f", {n}={v}" for n, v in fed.settings.refinements.items())
     if method.lr is None and (fed.settings.optimizer != "sgd" or more):
         raise ValueError(
             f"{method.label} is defined by plain SGD steps, but the federation trains with "

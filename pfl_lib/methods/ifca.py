@@ -91,7 +91,7 @@ class IFCA(ClusterModels):
 def shuffled(w, fed, *key):
     """The model ``w`` with the numbers of every tensor in another random order."""
     generator, new = keyed_generator(*key), w.clone()
-    for _, where in getattr(fed, "tensors", fed.layers):
+    for _, where in fed.tensors:
         order = torch.randperm(where.stop - where.start, generator=generator).to(w.device)
         new[where] = w[where][order]
     return new

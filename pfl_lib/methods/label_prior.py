@@ -116,12 +116,11 @@ class LabelPrior(GlobalModel):
     def bias(self, fed):
         """Where the last layer's bias is among the parameters."""
         labels_needed(self, fed)
-        found = getattr(fed, "head_bias", None)
-        if found is None:
+        if fed.head_bias is None:
             raise ValueError(
                 f"{self.label} adds label frequencies to the bias of the last layer, and "
                 f"{fed.model_name} has no bias that is added to its logits: give the last layer "
                 "one (nn.Linear(..., bias=True)), and say that it is the head "
                 "(pfl_lib.models.with_head)"
             )
-        return found
+        return fed.head_bias

@@ -23,9 +23,9 @@ RULES = ("printed", "delay_compensated", "none")
 def straggler_similarity(w_pull, w_next, w_local, stages=None):
     """S = cos(w_next − w_pull, w_local − w_pull) and S̃ = e^S/(e + e^S) = 1/(1 + e^{1−S}).
 
-    PLGA Eqs. (8), (9), (13): did the straggler go where the server went? S̃ lies in
-    [1/(1 + e²), ½]. No move at all counts as S = 0. Returns (S, S̃): one number per client, and with
-    stages one per stage along the last axis.
+    PLGA Eqs. (8), (9), (13): did the straggler go where the server went? S̃ lies in [1/(1 + e²),
+    ½]. No move at all counts as S = 0. Returns (S, S̃): one number per client, and with stages one
+    per stage along the last axis.
 
     Equation label: eq-lga-similarity
 

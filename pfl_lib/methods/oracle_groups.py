@@ -73,14 +73,13 @@ class OracleGroups(ClusterModels):
         """The group of each client."""
         groups: Any = self.groups
         if groups == "true":
-            groups = getattr(getattr(fed, "partition", None), "groups", None)
-            if groups is None:
+            if fed.groups is None:
                 raise ValueError(
                     f"groups='true' needs clients whose groups are known, as those of "
                     f"pfl_lib.partition.grouped; {self.label} knows none for this federation: "
                     "give groups=(...), one number for each client"
                 )
-            return groups
+            return fed.groups
         if not isinstance(groups, Sequence):
             return torch.arange(fed.m) % groups
         if len(groups) != fed.m:

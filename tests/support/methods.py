@@ -1,13 +1,13 @@
 """What the tests of the methods share: small federations, rounds, and a look at what was asked."""
 
 import copy
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 import pfl_lib
 from pfl_lib import Federation, algorithm, run
+from pfl_lib.work import Settings
 
 ENGINES = ("loop", "stacked")
 FIRST = torch.tensor([0])
@@ -86,6 +86,6 @@ def refused(cases):
 
 
 def settings(**values):
-    """The settings of a toy federation that only some of them matter for."""
+    """The settings of a toy federation, for which only some of them matter."""
     usual = {"lr": 0.1, "optimizer": "sgd", "batch_size": 1, "epochs": 1, "seed": 0}
-    return SimpleNamespace(**{**usual, **values})
+    return Settings(**{**usual, **values})

@@ -73,7 +73,7 @@ class Toy(Federation):
     def __init__(self, samples, start, loss=quadratic, sizes=None, engine="loop", lr=0.1, epochs=1):
         sizes = [1] * len(samples) if sizes is None else sizes
         self.settings = Settings(lr=lr, optimizer="sgd", batch_size=10, epochs=epochs, seed=0)
-        self.engine, self.device, self.dtype, self.k = engine, start.device, start.dtype, 0
+        self.engine, self.device, self.dtype, self.lr = engine, start.device, start.dtype, lr
         self.network, self._initial = WrittenLoss(loss, start), start
         self.model_name = "quadratic"
         index = tuple(torch.full((n,), i) for i, n in enumerate(sizes))

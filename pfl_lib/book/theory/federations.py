@@ -23,7 +23,9 @@ class QuadraticFederation(DeprecatedTrain):
             [3.]])
     """
 
-    model_name = "quadratic"
+    model_name = loss = "quadratic"
+    metric = "accuracy"  # which ``evaluate`` leaves open: there are no labels
+    head_bias = linear_head = groups = None
     settings = Settings(lr=1.0, optimizer="exact", batch_size=1, epochs=1, seed=0)
 
     def __init__(self, h, c, start=None):
@@ -33,7 +35,7 @@ class QuadraticFederation(DeprecatedTrain):
         self.sizes = torch.ones(self.m, dtype=c.dtype)
         self.device, self.dtype, self.k = c.device, c.dtype, 0
         self.sample_counts = (1,) * self.m
-        self.layers = [("all", slice(0, self.d))]
+        self.layers = self.tensors = [("all", slice(0, self.d))]
         self.head_mask = torch.zeros(self.d, dtype=torch.bool)
         self.buffer_mask = self.norm_mask = self.head_mask  # a bowl has no layers at all
 
@@ -72,10 +74,6 @@ class QuadraticFederation(DeprecatedTrain):
         who = self.everyone if who is None else who
         loss = 0.5 * (self.h[who] * (w - self.c[who]) ** 2).sum(1)
         return torch.full_like(loss, torch.nan), loss
-
-    def loss(self, w):
-        """F_i(w_i) of every client."""
-        return self.evaluate(w)[1]
 
     def describe(self):
         """What a run must agree on to be resumed."""
