@@ -82,46 +82,31 @@ class Shown:
         return "\n".join([*text, self.note] if self.note else text)
 
     def _repr_html_(self):
+        # where rows become blocks, roles tell screen readers that it still is a table
+        role = lambda name: f' role="{name}"' if self.sortable else ""  # noqa: E731
+        wide, kind, box = self.style, "table", 'style="overflow-x: auto"'
         if self.sortable:
-            return self._sortable()
+            wide, kind, box = "", "table pfl-sortable", 'class="pfl-sortable-box"'
         head = "".join(
-            f'<th scope="col"{self.style}>{html.escape(word)}</th>' for word in self.head
+            f'<th scope="col"{role("columnheader")}{wide}>{html.escape(word)}</th>'
+            for word in self.head
         )
         body = ""
         for row in self.rows:
             first = _word(row[0])
             first = f"<strong>{first}</strong>" if row[0] == self.bold else first
-            cells = "".join(f"<td{_style(word)}>{_word(word)}</td>" for word in row[1:])
-            room = ' style="min-width: 10em"' if len(row[0]) > 20 else ""
-            body += f'<tr><th scope="row"{room}>{first}</th>{cells}</tr>'
+            room = ' style="min-width: 10em"' if len(row[0]) > 20 and not self.sortable else ""
+            body += f'<tr{role("row")}><th scope="row"{role("rowheader")}{room}>{first}</th>'
+            for name, word in zip(self.head[1:], row[1:]):
+                label = f' data-label="{html.escape(name)}"' if self.sortable else ""
+                body += f"<td{role('cell')}{label}{_style(word)}>{_word(word)}</td>"
+            body += "</tr>"
         note = f"<p>{html.escape(self.note)}</p>" if self.note else ""
-        table = f'<table class="table"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        group, line = role("rowgroup"), role("row")
+        table = f'<table class="{kind}"{role("table")}><thead{group}><tr{line}>{head}</tr></thead>'
+        table += f"<tbody{group}>{body}</tbody></table>"
         # wide tables scroll, so they must be reachable by keyboard
-        reached = 'tabindex="0" role="region" aria-label="table"'
-        return f'<div style="overflow-x: auto" {reached}>{table}</div>{note}'
-
-    def _sortable(self):
-        """With ARIA roles: screen readers still announce a table where rows become blocks."""
-        head = "".join(
-            f'<th scope="col" role="columnheader">{html.escape(word)}</th>' for word in self.head
-        )
-        body = ""
-        for row in self.rows:
-            first = _word(row[0])
-            first = f"<strong>{first}</strong>" if row[0] == self.bold else first
-            cells = "".join(
-                f'<td role="cell" data-label="{html.escape(name)}"{_style(word)}>{_word(word)}</td>'
-                for name, word in zip(self.head[1:], row[1:])
-            )
-            body += f'<tr role="row"><th scope="row" role="rowheader">{first}</th>{cells}</tr>'
-        note = f"<p>{html.escape(self.note)}</p>" if self.note else ""
-        groups = (
-            f'<thead role="rowgroup"><tr role="row">{head}</tr></thead>'
-            f'<tbody role="rowgroup">{body}</tbody>'
-        )
-        table = f'<table class="table pfl-sortable" role="table">{groups}</table>'
-        box = 'class="pfl-sortable-box" tabindex="0" role="region" aria-label="table"'
-        return f"<div {box}>{table}</div>{note}"
+        return f'<div {box} tabindex="0" role="region" aria-label="table">{table}</div>{note}'
 
 
 class Folded:

@@ -133,12 +133,7 @@ def unpack_work(parcel, d, dtype, most, samples):
         raise ValueError(f"round must be a whole number from 0 on, got {k!r}")
     tensors = {name: decode(name, data, most=most) for name, data in parcel.arrays.items()}
     picked = tensors.pop("part", None)
-    if picked is not None and (
-        picked.dtype != torch.int64
-        or picked.ndim != 1
-        or not 0 < len(picked) <= samples
-        or not 0 <= picked.min() <= picked.max() < samples
-    ):
+    if picked is not None and not _are_positions(picked, samples):
         raise ValueError(f"part must hold positions of the client's {samples} samples")
     parts: dict[str, dict] = {"rows": {}, "shared": {}, "number": {}}
     fields: dict[str, Any] = {}
@@ -168,6 +163,16 @@ def unpack_work(parcel, d, dtype, most, samples):
         )
     work = Work(parts["rows"], shared=parts["shared"], numbers=parts["number"], **fields)
     return work, k, picked
+
+
+def _are_positions(picked, samples):
+    """Whether these are positions of some of so many samples."""
+    return (
+        picked.dtype == torch.int64
+        and picked.ndim == 1
+        and 0 < len(picked) <= samples
+        and bool(0 <= picked.min() <= picked.max() < samples)
+    )
 
 
 # ------------------------------------------------------------------------- rows, client to server

@@ -44,8 +44,11 @@ def step_counts(work: Work, settings: Settings, sizes: Sequence[int]) -> list[in
 
 def batches_per_epoch(work: Work, settings: Settings, n: int) -> int:
     """The number of batches in one pass over (the used share of) n samples."""
-    batch_size = settings.batch_size if work.batch_size is None else work.batch_size
-    return math.ceil(_used(work, n) / batch_size)
+    return math.ceil(_used(work, n) / _batch_size(work, settings))
+
+
+def _batch_size(work: Work, settings: Settings) -> int:
+    return settings.batch_size if work.batch_size is None else work.batch_size
 
 
 def _used(work: Work, n: int) -> int:
@@ -59,57 +62,62 @@ def batch_table(
 
     As wide as the largest batch.  Drawn on the CPU, so that every device gets the same numbers.
     """
-    batch_size = settings.batch_size if work.batch_size is None else work.batch_size
-    width = min(batch_size, max(_used(work, n) for n in sizes))
-    tables: dict[int, Tensor] = {}
+    width = min(_batch_size(work, settings), max(_used(work, n) for n in sizes))
     alike: dict[tuple[int, int], list[int]] = {}
     for row, shape in enumerate(zip(sizes, step_counts(work, settings, sizes))):
         alike.setdefault(shape, []).append(row)
-
-    def filled(table: Tensor, width: int) -> Tensor:
-        missing = width - table.shape[-1]
-        return F.pad(table, (0, missing), value=-1) if missing else table
-
-    for (n, steps), rows in alike.items():  # clients with equal tables are built together
-        used, per_epoch = _used(work, n), batches_per_epoch(work, settings, n)
-        size, length = min(batch_size, used), steps * work.group
-        if not settings.shuffle:
-            for row in rows:
-                mine = _in_order(work, settings, n, who[row], k)
-                mine = filled(filled(mine, per_epoch * size).view(per_epoch, size), width)
-                # continues where the last round stopped
-                tables[row] = mine[(k * length + torch.arange(length)) % per_epoch]
-            continue
-        passes = math.ceil(length / per_epoch)
-        if (
-            work.group > 1 and work.steps is None
-        ):  # the last group is completed from the first batches
-            passes = settings.epochs if work.epochs is None else work.epochs
-        orders = torch.empty(len(rows), passes, used, dtype=torch.long)
-        for row, mine in zip(rows, orders):
-            key = (settings.seed, work.tag, k, who[row])
-            for epoch, order in enumerate(mine.unbind()):
-                generator = keyed_generator(*key, "batches", epoch)
-                torch.randperm(used, generator=generator, out=order)
-            if work.share < 1:
-                pool = torch.randperm(n, generator=keyed_generator(*key, "share"))[:used]
-                mine.copy_(pool[mine])
-        table = filled(
-            filled(orders, per_epoch * size).view(len(rows), passes * per_epoch, size), width
-        )
-        if length > passes * per_epoch:
-            table = table[:, torch.arange(length) % (passes * per_epoch)]
-        for row, mine in zip(rows, table[:, :length]):
-            tables[row] = mine
+    batches_of = _shuffled if settings.shuffle else _in_order
+    tables: dict[int, Tensor] = {}
+    for (n, steps), rows in alike.items():  # tables of one shape are built together
+        batches = batches_of(work, settings, n, steps * work.group, [who[row] for row in rows], k)
+        tables.update(zip(rows, _padded(batches, width)))
     return [tables[row] for row in range(len(who))]
 
 
-def _in_order(work: Work, settings: Settings, n: int, client: int, k: int) -> Tensor:
-    """The positions that are used, in the order of the client's data."""
-    if work.share == 1:
-        return torch.arange(n)
-    generator = keyed_generator(settings.seed, work.tag, k, client, "share")
-    return torch.randperm(n, generator=generator)[: _used(work, n)].sort().values
+def _shuffled(
+    work: Work, settings: Settings, n: int, count: int, clients: Sequence[int], k: int
+) -> Tensor:
+    """``count`` batches for each of some clients with n samples, each pass in a new order."""
+    used, passes = _used(work, n), math.ceil(count / batches_per_epoch(work, settings, n))
+    if work.group > 1 and work.steps is None:  # the last group is completed from the first batches
+        passes = settings.epochs if work.epochs is None else work.epochs
+    orders = torch.empty(len(clients), passes, used, dtype=torch.long)
+    for client, mine in zip(clients, orders):
+        key = (settings.seed, work.tag, k, client)
+        for epoch, order in enumerate(mine.unbind()):
+            generator = keyed_generator(*key, "batches", epoch)
+            torch.randperm(used, generator=generator, out=order)
+        if work.share < 1:
+            pool = torch.randperm(n, generator=keyed_generator(*key, "share"))[:used]
+            mine.copy_(pool[mine])
+    batches = _cut(orders, work, settings, n).flatten(1, 2)
+    if count > batches.shape[1]:
+        batches = batches[:, torch.arange(count) % batches.shape[1]]
+    return batches[:, :count]
+
+
+def _in_order(
+    work: Work, settings: Settings, n: int, count: int, clients: Sequence[int], k: int
+) -> Tensor:
+    """``count`` batches for each client in the order of its data; rounds continue each other."""
+    used, per_epoch = torch.arange(n).expand(len(clients), -1), batches_per_epoch(work, settings, n)
+    if work.share < 1:
+        keys = [(settings.seed, work.tag, k, client, "share") for client in clients]
+        drawn = [torch.randperm(n, generator=keyed_generator(*key)) for key in keys]
+        used = torch.stack(drawn)[:, : _used(work, n)].sort(1).values
+    return _cut(used, work, settings, n)[:, (k * count + torch.arange(count)) % per_epoch]
+
+
+def _cut(orders: Tensor, work: Work, settings: Settings, n: int) -> Tensor:
+    """Orders (…, samples) of n samples cut into batches (…, batches, batch size)."""
+    size = min(_batch_size(work, settings), _used(work, n))
+    per_epoch = batches_per_epoch(work, settings, n)
+    return _padded(orders, per_epoch * size).unflatten(-1, (per_epoch, size))
+
+
+def _padded(table: Tensor, width: int) -> Tensor:
+    missing = width - table.shape[-1]
+    return F.pad(table, (0, missing), value=-1) if missing else table
 
 
 def draw_noise(

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pfl_lib._threads import each
-from pfl_lib.local.batches import batch_table, draw_noise, dropout_keys, step_counts
+from pfl_lib.local.batches import Samples, batch_table, draw_noise, dropout_keys, step_counts
 from pfl_lib.local.network import Client, Network, Task, channels_last, mean_loss
 from pfl_lib.local.optimizers import start_memory
 from pfl_lib.local.parts import draws_of
@@ -38,13 +38,9 @@ def loop(task: Task) -> dict[str, Tensor]:
         s = {name: rows[name][row] for name in rows} | dict(work.shared)
         device, dtype = s["w"].device, s["w"].dtype
         batches = []
-        for positions in tables[row]:
-            here = positions[positions >= 0].to(device)
-            index = samples.index[i][here]
-            weight = torch.ones(len(here), dtype=dtype, device=device)
-            if samples.weights is not None:
-                weight = samples.weights[index]
-            batches.append((samples.inputs(index), samples.labels[i][here], weight))
+        for x, y, weight in _batches(samples, i, tables[row], device):
+            ones = torch.ones(len(y), dtype=dtype, device=device)
+            batches.append((x, y, ones if weight is None else weight))
         for t in range(len(batches) // work.group):
             random = noise[row][t].to(device, dtype)
             seen = batches[t * work.group : (t + 1) * work.group]
@@ -56,6 +52,17 @@ def loop(task: Task) -> dict[str, Tensor]:
                 client.t += 1
         results.append({name: s[name] for name in work.rows})
     return {name: torch.stack([r[name] for r in results]) for name in work.rows}
+
+
+def _batches(
+    samples: Samples, client: int, table: Tensor, device: torch.device
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+    """Inputs, labels and weights (None: all alike) of each batch in a client's table."""
+    for positions in table:
+        here = positions[positions >= 0].to(device)
+        index = samples.index[client][here]
+        weight = None if samples.weights is None else samples.weights[index]
+        yield samples.inputs(index), samples.labels[client][here], weight
 
 
 def _with_state(
@@ -175,20 +182,8 @@ def one_by_one(task: Task) -> dict[str, Tensor]:
     for row, i in enumerate(who):
         client = Client(network, work, settings, under_vmap=False)
         s = {name: r[row] for name, r in rows.items()} | dict(work.shared)
-        strength = {"strength": s.pop("strength")} if "strength" in s else {}
-        split = {name: network.unflatten(r).values() for name, r in s.items()}
-        pieces = [dict(zip(split, values)) | strength for values in zip(*split.values())]
-        for piece, column in zip(pieces, columns):
-            column.data.copy_(piece["w"])
-        pieces = pieces[: len(parameters)]  # the forward pass updates the buffers
-        for piece, parameter in zip(pieces, parameters):
-            piece["w"] = parameter.data
-            start_memory(piece, client.rule, ["w"])
-        for positions in tables[row]:
-            here = positions[positions >= 0].to(s["w"].device)
-            index = samples.index[i][here]
-            x, y = samples.inputs(index), samples.labels[i][here]
-            weight = None if samples.weights is None else samples.weights[index]
+        pieces = _pieces(network, s, columns, client)
+        for x, y, weight in _batches(samples, i, tables[row], rows["w"].device):
             x = channels_last(x) if network.channels_last else x
             for _ in range(work.repeats):
                 if draws is not None:
@@ -202,3 +197,18 @@ def one_by_one(task: Task) -> dict[str, Tensor]:
         for place, column in zip(network.unflatten(rows["w"][row]).values(), columns):
             place.copy_(column.data)
     return rows
+
+
+def _pieces(
+    network: Network, s: Mapping[str, Tensor], columns: Sequence[Tensor], client: Client
+) -> list[dict[str, Tensor]]:
+    """Copy the model s["w"] into the module's ``columns``.  Returns for each parameter what its
+    update needs: the parameter itself as "w", its part of the other rows, and optimizer buffers."""
+    strength = {"strength": s["strength"]} if "strength" in s else {}
+    parts = {n: network.unflatten(r).values() for n, r in s.items() if n != "strength"}
+    pieces = [dict(zip(parts, values)) | strength for values in zip(*parts.values())]
+    for piece, column in zip(pieces, columns):
+        column.data.copy_(piece["w"])
+        piece["w"] = column.data
+        start_memory(piece, client.rule, ["w"])
+    return pieces[: len(columns) - len(network.state)]  # the forward pass updates the buffers

@@ -7,7 +7,7 @@ written out as batched matrix products.
 
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from pfl_lib.local.batches import batch_table, draw_noise, dropout_keys
 from pfl_lib.local.network import Client, Network, Task
 from pfl_lib.local.optimizers import start_memory
-from pfl_lib.work import STEPS, Batch, Work
+from pfl_lib.work import STEPS, Batch
 
 
 def stacked(task: Task) -> dict[str, Tensor]:
@@ -24,38 +24,49 @@ def stacked(task: Task) -> dict[str, Tensor]:
 
     ``work.rows`` may be changed in place.
     """
-    network, work, settings, samples, who, k = task
-    tables = batch_table(work, settings, samples.sizes(who), who, k)
-    steps = [len(t) // work.group for t in tables]
-    device, dtype = work.rows["w"].device, work.rows["w"].dtype
+    client = Client(task.network, task.work, task.settings, under_vmap=True)
+    train = _descend_together if task.work.step == "descend" else _step_together
+    return train(task, client, StackedBatches(task))
 
-    random = torch.empty(len(who), max(steps), 0, dtype=dtype, device=device)
-    if work.noise:
-        random = pad(draw_noise(work, settings, steps, who, k)).to(device, dtype)
-    # positions in each client's data: (clients, batches, batch size)
-    positions = pad(tables, -1).to(device)
-    weight = (positions >= 0).to(dtype).transpose(0, 1).contiguous()
-    flat = positions.clamp(min=0).flatten(1)
-    spread = lambda t: pad(t).gather(1, flat).view(positions.shape)  # noqa: E731
-    index = spread([samples.index[i] for i in who]).transpose(0, 1).contiguous()
-    if samples.weights is not None:
-        weight *= samples.weights[index]
-    if network.by_hand and work.step == "descend":
-        weight /= weight.sum(2, keepdim=True)  # the weights of a mean, once for all steps
-    labels = _spread_labels([samples.labels[i] for i in who], flat, positions.shape)
 
-    def batches(busy: int, t: int) -> Batch | tuple[Batch, ...]:
+class StackedBatches:
+    """The batches of a stack of clients, padded to one shape; padding has weight 0."""
+
+    def __init__(self, task: Task):
+        network, work, settings, samples, who, k = self.task = task
+        tables = batch_table(work, settings, samples.sizes(who), who, k)
+        steps = [len(t) // work.group for t in tables]
+        #: For each step, how many clients take part: the first ones.
+        self.busy = (torch.tensor(steps)[:, None] > torch.arange(max(steps))).sum(0).tolist()
+        device, dtype = work.rows["w"].device, work.rows["w"].dtype
+        self.random = torch.empty(len(who), max(steps), 0, dtype=dtype, device=device)
+        if work.noise:
+            drawn = draw_noise(work, settings, steps, who, k)
+            self.random = pad(drawn).to(device, dtype)
+        # positions in each client's data: (clients, batches, batch size)
+        positions = pad(tables, -1).to(device)
+        self.weight = (positions >= 0).to(dtype).transpose(0, 1).contiguous()
+        self.index = _picked([samples.index[i] for i in who], positions)
+        self.labels = _picked([samples.labels[i] for i in who], positions)
+        if samples.weights is not None:
+            self.weight *= samples.weights[self.index]
+        if network.by_hand and work.step == "descend":
+            self.weight /= self.weight.sum(2, keepdim=True)  # of a mean, once for all steps
+        if network.dropout_shapes:
+            self.sizes = [(table >= 0).sum(1).tolist() for table in tables]
+
+    def at(self, t: int, busy: int) -> Batch | tuple[Batch, ...]:
         """The batch, or group of batches, of step t for the first ``busy`` clients."""
+        work, random = self.task.work, self.random[:busy, t]
         some = []
         for at in range(t * work.group, (t + 1) * work.group):
-            x = samples.inputs(index[at, :busy])
-            some.append(Batch(x, labels[at, :busy], weight[at, :busy], random[:busy, t]))
+            x = self.task.samples.inputs(self.index[at, :busy])
+            some.append(Batch(x, self.labels[at, :busy], self.weight[at, :busy], random))
         return some[0] if work.group == 1 else tuple(some)
 
-    sizes = [[int(n) for n in (table >= 0).sum(1)] for table in tables]
-
-    def with_dropout(given: Any, step: int) -> Any:
+    def with_dropout(self, given: Any, step: int) -> Any:
         """The batches of a step with uniform numbers for the model's dropouts."""
+        network, work, settings, _, who, k = self.task
         if not network.dropout_shapes:
             return given
         some = []
@@ -64,18 +75,24 @@ def stacked(task: Task) -> dict[str, Tensor]:
             keys = [dropout_keys(work, settings, k, i, step)[place] for i in who[: len(batch.x)]]
             drawn = []
             for call, shape in enumerate(network.dropout_shapes):
-                each = [key.uniform(call, (n[at], *shape)) for key, n in zip(keys, sizes)]
+                each = [key.uniform(call, (n[at], *shape)) for key, n in zip(keys, self.sizes)]
                 full = torch.ones(len(each), batch.x.shape[1], *shape)  # padding drops nothing
                 for row, uniform in zip(full, each):
                     row[: len(uniform)] = uniform
-                drawn.append(full.to(device))
+                drawn.append(full.to(batch.x.device))
             some.append(batch._replace(dropout=tuple(drawn)))
         return some[0] if work.group == 1 else tuple(some)
 
-    client = Client(network, work, settings, under_vmap=True)
-    busy = (torch.tensor(steps)[:, None] > torch.arange(max(steps))).sum(0).tolist()
-    train = _descend_together if work.step == "descend" else _step_together
-    return train(network, work, client, batches, with_dropout, busy)
+
+def _picked(each: Sequence[Tensor], positions: Tensor) -> Tensor:
+    """The clients' values at their positions: (batches, clients, batch size, …); 0 for padding."""
+    padded, flat = pad(each), positions.clamp(min=0).flatten(1)
+    if padded.ndim == 2:
+        picked = padded.gather(1, flat).view(positions.shape)
+    else:  # targets in several columns
+        flat = flat[..., None].expand(-1, -1, padded.shape[2])
+        picked = padded.gather(1, flat).view(*positions.shape, -1)
+    return picked.transpose(0, 1).contiguous()
 
 
 def why_not_stacked(network: Network, w: Tensor, x: Tensor) -> str:
@@ -123,16 +140,6 @@ def _first_sentence(error: Exception) -> str:
     return re.split(r"(?<=[.!?:])\s", text, maxsplit=1)[0].rstrip(".:")
 
 
-def _spread_labels(labels: Sequence[Tensor], flat: Tensor, shape: Sequence[int]) -> Tensor:
-    """Labels (batches, clients, batch size), or targets with their columns."""
-    padded = pad(labels)
-    if padded.ndim == 2:
-        return padded.gather(1, flat).view(shape).transpose(0, 1).contiguous()
-    columns = padded.shape[2]
-    picked = padded.gather(1, flat[..., None].expand(-1, -1, columns))
-    return picked.view(*shape, columns).transpose(0, 1).contiguous()
-
-
 def pad(tensors: Sequence[Tensor], value: int = 0) -> Tensor:
     """A stack with one row per tensor, padded to the longest."""
     if len({t.shape[0] for t in tensors}) == 1:
@@ -140,42 +147,29 @@ def pad(tensors: Sequence[Tensor], value: int = 0) -> Tensor:
     return nn.utils.rnn.pad_sequence(list(tensors), True, value)
 
 
-def _step_together(
-    network: Network,
-    work: Work,
-    client: Client,
-    batches: Callable[..., Any],
-    with_dropout: Callable[..., Any],
-    busy: list[int],
-) -> dict[str, Tensor]:
+def _step_together(task: Task, client: Client, batches: StackedBatches) -> dict[str, Tensor]:
     """Any local step, under vmap.  Clients that have finished leave the stack."""
-    s = dict(work.rows)
+    work, s = task.work, dict(task.work.rows)
     start_memory(s, client.rule, work.moves)
     one = STEPS[work.step]
     together = torch.func.vmap(lambda s, batch: one(s | dict(work.shared), batch, client))
     finished = []
-    for t, still in enumerate(busy):
+    for t, still in enumerate(batches.busy):
         if still < len(s["w"]):
             finished.append({name: rows[still:] for name, rows in s.items()})
             s = {name: rows[:still] for name, rows in s.items()}
-        batch = batches(still, t)
+        batch = batches.at(t, still)
         for _ in range(work.repeats):
-            s |= together(s, with_dropout(batch, client.t))
+            s |= together(s, batches.with_dropout(batch, client.t))
             client.t += 1
     finished.append(s)
     return {name: torch.cat([f[name] for f in reversed(finished)]) for name in work.rows}
 
 
 @torch.no_grad()
-def _descend_together(
-    network: Network,
-    work: Work,
-    client: Client,
-    batches: Callable[..., Any],
-    with_dropout: Callable[..., Any],
-    busy: list[int],
-) -> dict[str, Tensor]:
+def _descend_together(task: Task, client: Client, batches: StackedBatches) -> dict[str, Tensor]:
     """The step "descend" for a whole stack, in place."""
+    network, work = task.network, task.work
     s = dict(work.rows) | {name: tensor[None] for name, tensor in work.shared.items()}
     by_hand = network.by_hand and client.rule.plain
     if by_hand:
@@ -185,12 +179,12 @@ def _descend_together(
         pieces = {"whole": s | {n: s[n][:, None] for n in ("strength",) if n in s}}
     for piece in pieces.values():
         start_memory(piece, client.rule, ["w"])
-    for t, still in enumerate(busy):
-        if t == 0 or still < busy[t - 1]:  # finished clients leave the stack
+    for t, still in enumerate(batches.busy):
+        if t == 0 or still < batches.busy[t - 1]:  # finished clients leave the stack
             now = {name: {n: r[:still] for n, r in piece.items()} for name, piece in pieces.items()}
-        batch = batches(still, t)
+        batch = batches.at(t, still)
         for _ in range(work.repeats):
-            batch = with_dropout(batch, client.t)
+            batch = batches.with_dropout(batch, client.t)
             client.t += 1
             if by_hand and network.dense is not None:
                 _dense_step(network.dense, now, batch, client)

@@ -111,17 +111,12 @@ def measure(
     >>> results.methods, sorted(histories)
     (['Separate', 'FedAvg'], [('', 'FedAvg', 0), ('', 'Separate', 0)])
     """
-    cases = _by_label(cases)
+    cases, began = _by_label(cases), time.time()
     where = home() / "checkpoints" if folder is True else folder
     where = Path(where) / name / scale if where else None
-    runs, diverged, histories, canaries, began = [], [], {}, {}, time.time()
-    todo = [(c, s, m) for c in cases for s in seeds for m in cases[c].methods]
-    if not todo:
-        raise ValueError("there is nothing to run: seeds, cases and methods must not be empty")
-    known = {m for _, _, m in todo} | {(c, m) for c, _, m in todo}
-    for wanted in only or ():
-        _check.one_of("only", wanted, known)
+    todo = _checked_todo(cases, seeds, only)
     before = stored(name).get(scale) if only is not None else None
+    runs, diverged, histories, canaries = [], [], {}, {}
     fed_of: tuple[Any, Any] = (None, None)
     for number, (label, seed, method_label) in enumerate(todo):
         case = cases[label]
@@ -149,17 +144,13 @@ def measure(
             diverged += _from_result(before, "diverged", *wanted)
             continue
         if where:
-            _write_progress(
-                where, number, len(todo), f"{label} {method_label}, seed {seed}", place, case
-            )
+            words = f"{label} {method_label}, seed {seed}"
+            _write_progress(where, number, len(todo), words, place, case)
         history, more = found or _one(method, fed, case, place, extra, keep_models, progress)
-        here = {method_label: (history, more)}
-        for reader, (run_label, part) in case.inside.items():
-            if run_label == method_label:
-                other = _part_of(history, part, run_label)
-                numbers = dict(extra(other, fed)) if extra and other.accuracy else {}
-                here = {reader: (other, numbers)} | here
-        for shown, (kept, numbers) in here.items():
+        for shown, (kept, numbers) in {
+            **_read_inside(history, method_label, fed, case, extra),
+            method_label: (history, more),
+        }.items():
             histories[label, shown, seed] = kept
             if DIVERGED in more:
                 diverged.append(_end_of(label, shown, seed, kept, more[DIVERGED]))
@@ -175,12 +166,7 @@ def measure(
         "judged": judged,
         "command": f"make experiment NAME={name} SCALE={scale}",
         "seeds": list(seeds),
-        "date": date.today().isoformat(),
-        "minutes": round((time.time() - began) / 60, 2),
-        "library": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": f"{processor()}, {os.cpu_count()} cores",
+        **_circumstances(began),
         "device": str(fed.device),
         "cases": [
             {"case": label, "rounds": case.rounds, "paper": dict(case.paper)}
@@ -192,6 +178,29 @@ def measure(
         "canary": [entry for key, entry in canaries.items() if key in measured],
     }
     return Results(record), histories
+
+
+def _checked_todo(cases, seeds, only):
+    """(case, seed, method) of every run; ``only`` must name some of them."""
+    todo = [(c, s, m) for c in cases for s in seeds for m in cases[c].methods]
+    if not todo:
+        raise ValueError("there is nothing to run: seeds, cases and methods must not be empty")
+    known = {m for _, _, m in todo} | {(c, m) for c, _, m in todo}
+    for wanted in only or ():
+        _check.one_of("only", wanted, known)
+    return todo
+
+
+def _circumstances(began):
+    """When, for how long, with what and on what a result was measured."""
+    return {
+        "date": date.today().isoformat(),
+        "minutes": round((time.time() - began) / 60, 2),
+        "library": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": f"{processor()}, {os.cpu_count()} cores",
+    }
 
 
 def _by_label(cases):
@@ -255,6 +264,17 @@ def _setting(method, fed, case):
 def _coarse(values):
     """A canary without its last digits, which may differ from machine to machine."""
     return values | {"loss": [f"{value:.6g}" for value in values.get("loss", ())]}
+
+
+def _read_inside(history, method_label, fed, case, extra):
+    """The methods that are read inside this run: {label: (history, extra numbers)}."""
+    found = {}
+    for reader, (run_label, part) in case.inside.items():
+        if run_label == method_label:
+            other = _part_of(history, part, run_label)
+            numbers = dict(extra(other, fed)) if extra and other.accuracy else {}
+            found = {reader: (other, numbers)} | found
+    return found
 
 
 def _part_of(history, part, label):
