@@ -72,14 +72,14 @@ def test_several_columns_are_features_and_others_are_kept():
         a=np.arange(12.0), b=np.ones(12) * np.arange(12) % 5, y=["no", "yes"] * 6,
         ward=list("uuuuvvvvwwww"), bout=np.arange(12) // 2, sex=list("fm") * 6,
     )  # fmt: skip
-    how = {"client": "ward", "columns": ["sex"], "group": "bout", "split": "group", "test": 0.4}
-    made = from_huggingface(table, x=["a", "b"], y="y", **how)
+    options = {"client": "ward", "columns": ["sex"], "group": "bout", "split": "group", "test": 0.4}
+    made = from_huggingface(table, x=["a", "b"], y="y", **options)
     assert made.shape == (2,) and set(made.columns) == {"ward", "sex", "bout"}
     assert made.together == "bout" and made.columns["ward"].names == ("u", "v", "w")
 
 
 @pytest.mark.parametrize(
-    ("table", "how", "words"),
+    ("table", "options", "words"),
     [
         (Table(a=[1.0]), {"x": "b", "y": "a"}, "table must have a column 'b'; it has a"),
         ({"train": Table(a=[1.0])}, {"x": "a", "y": "a"}, "parts 'train' and 'test'.*has 'train'"),
@@ -95,9 +95,9 @@ def test_several_columns_are_features_and_others_are_kept():
         ),
     ],
 )
-def test_what_does_not_fit_is_refused(table, how, words):
+def test_what_does_not_fit_is_refused(table, options, words):
     with pytest.raises(ValueError, match=words):
-        from_huggingface(table, **how)
+        from_huggingface(table, **options)
 
 
 def test_what_is_no_table_is_refused():

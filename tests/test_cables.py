@@ -85,6 +85,6 @@ def test_every_lie_of_the_lying_app_is_another_one(monkeypatch):
     assert len(lying_app.LIES) == LIES
     lying_app.before["reply"] = Parcel({"rows.w": encode(torch.ones(3))})
     honest = Parcel({"rows.w": encode(torch.zeros(3))}, {"answers": "this"})
-    told = [lying_app.spoil(lie, Parcel(), honest) for lie in lying_app.LIES]
-    assert all(lie != honest for lie in told[:-1])  # the last one is spoiled on its way
-    assert len({str(lie) for lie in told}) == LIES
+    lies = [lying_app.spoil(lie, Parcel(), honest) for lie in lying_app.LIES]
+    assert all(lie != honest for lie in lies[:-1])  # the last one is spoiled on its way
+    assert len({str(lie) for lie in lies}) == LIES

@@ -59,8 +59,8 @@ class Fails(Callback):
 
 def test_a_callback_is_told_of_every_step(data, tmp_path):
     fed, diary = federation(data), Diary()
-    how = {"evaluate_every": 2, "checkpoint_every": 2, "checkpoint": tmp_path}
-    run(FEDAVG, fed, 3, callbacks=[diary], progress=False, **how)
+    options = {"evaluate_every": 2, "checkpoint_every": 2, "checkpoint": tmp_path}
+    run(FEDAVG, fed, 3, callbacks=[diary], progress=False, **options)
     each = 2 * fed.d * fed.m
     assert diary.seen == [
         ("start", 0, 3),
@@ -114,13 +114,13 @@ def test_a_callback_may_stop_the_run_and_the_last_round_is_measured(data, tmp_pa
                 now.stop("seen enough")
 
     fed = federation(data)
-    how = {"evaluate_every": 2, "progress": False, "checkpoint": tmp_path}
-    history = run(FEDAVG, fed, 9, callbacks=[Stop()], checkpoint_every=5, **how)
+    options = {"evaluate_every": 2, "progress": False, "checkpoint": tmp_path}
+    history = run(FEDAVG, fed, 9, callbacks=[Stop()], checkpoint_every=5, **options)
     assert history.rounds == [2, 3] and history.stopped == "seen enough"
     assert "stopped: seen enough" in repr(history)
     history.save(tmp_path / "history.json")
     assert pfl_lib.History.load(tmp_path / "history.json").stopped == "seen enough"
-    longer = run(FEDAVG, fed, 6, **how)  # nobody stops it now: it goes on, and forgets round 3
+    longer = run(FEDAVG, fed, 6, **options)  # nobody stops it now: it goes on, and forgets round 3
     assert longer.rounds == [2, 4, 6] and longer.stopped == ""
     same(longer, run(FEDAVG, fed, 6, evaluate_every=2, progress=False))
 
@@ -145,11 +145,11 @@ def test_csv_log_has_a_line_for_each_measured_round(data, tmp_path):
 
 def test_csv_log_of_a_killed_and_resumed_run_is_that_of_one_run(data, tmp_path):
     fed, path, straight = federation(data), tmp_path / "log.csv", tmp_path / "straight.csv"
-    how = {"checkpoint": tmp_path / "run", "checkpoint_every": 2, "progress": False}
+    options = {"checkpoint": tmp_path / "run", "checkpoint_every": 2, "progress": False}
     with pytest.raises(RuntimeError):  # round 3 is in the log, the checkpoint is of round 2
-        run(FEDAMP, fed, 6, callbacks=[CSVLog(path), Fails("on_evaluate", 3)], **how)
+        run(FEDAMP, fed, 6, callbacks=[CSVLog(path), Fails("on_evaluate", 3)], **options)
     assert [row["round"] for row in rows(path)] == ["1", "2", "3"]
-    run(FEDAMP, fed, 6, callbacks=[CSVLog(path)], **how)
+    run(FEDAMP, fed, 6, callbacks=[CSVLog(path)], **options)
     run(FEDAMP, fed, 6, callbacks=[CSVLog(straight)], progress=False)
     without = [{k: v for k, v in row.items() if k != "seconds"} for row in rows(path)]
     assert without == [{k: v for k, v in r.items() if k != "seconds"} for r in rows(straight)]
@@ -198,10 +198,10 @@ def steps(log, name):
 def broken_then_resumed(data, tmp_path, make):
     """A run that fails in round 3 after logging it, resumed from its checkpoint of round 2."""
     fed = federation(data)
-    how = {"checkpoint": tmp_path, "checkpoint_every": 2, "progress": False}
+    options = {"checkpoint": tmp_path, "checkpoint_every": 2, "progress": False}
     with pytest.raises(RuntimeError):
-        run(FEDAVG, fed, 4, callbacks=[make(), Fails("on_evaluate", 3)], **how)
-    return run(FEDAVG, fed, 4, callbacks=[make()], **how)
+        run(FEDAVG, fed, 4, callbacks=[make(), Fails("on_evaluate", 3)], **options)
+    return run(FEDAVG, fed, 4, callbacks=[make()], **options)
 
 
 def test_tensorboard_gets_scalars_and_cuts_off_what_was_ahead(data, tmp_path, standin):
@@ -247,8 +247,8 @@ def test_a_package_that_is_missing_is_named(monkeypatch, make, module, package):
 
 
 # ---- early stopping -----------------------------------------------------------------------------
-def small(data, **how):
-    return federation(data, lr=0.5, **how).hold_out(share=0.3)
+def small(data, **options):
+    return federation(data, lr=0.5, **options).hold_out(share=0.3)
 
 
 def test_it_stops_after_patience_and_says_why(data):
@@ -282,17 +282,17 @@ def test_interrupted_and_resumed_it_stops_in_the_same_round(data, tmp_path, when
     fed, validation = small(data)
     straight = EarlyStopping(validation, patience=3)
     whole = run(FEDAVG, fed, 80, callbacks=[straight], progress=False)
-    how = {"checkpoint": tmp_path, "checkpoint_every": 2, "progress": False}
+    options = {"checkpoint": tmp_path, "checkpoint_every": 2, "progress": False}
     with pytest.raises(RuntimeError):
         failing = 3 if when == "early" else whole.rounds[-1] - 1
         broken = [EarlyStopping(validation, patience=3), Fails("on_evaluate", failing)]
-        run(FEDAVG, fed, 80, callbacks=broken, **how)
+        run(FEDAVG, fed, 80, callbacks=broken, **options)
     again = EarlyStopping(validation, patience=3)
-    resumed = run(FEDAVG, fed, 80, callbacks=[again], **how)
+    resumed = run(FEDAVG, fed, 80, callbacks=[again], **options)
     same(resumed, whole)
     assert resumed.stopped == whole.stopped != ""
     assert again.validation_curve == straight.validation_curve
-    once_more = run(FEDAVG, fed, 80, callbacks=[EarlyStopping(validation, patience=3)], **how)
+    once_more = run(FEDAVG, fed, 80, callbacks=[EarlyStopping(validation, patience=3)], **options)
     same(once_more, whole)  # a run that has stopped stays so
     assert once_more.stopped == whole.stopped
 

@@ -212,8 +212,8 @@ def test_data_are_found_by_root_then_pfl_data_then_cache(here, monkeypatch):
     for place, seed in (("cache", 0), ("named", 1), ("given", 2)):
         write_idx(here / place / "MNIST" / "raw", MNIST_FILES, small_images(seed))
 
-    def first(**how):
-        return int(data.load("mnist", **how).x[0].long().sum())
+    def first(**options):
+        return int(data.load("mnist", **options).x[0].long().sum())
 
     sums = [int(small_images(seed)[0][0].sum()) for seed in range(3)]
     assert first() == sums[0]

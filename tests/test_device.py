@@ -93,8 +93,8 @@ def test_few_launches_for_a_step_of_a_client(model, most):
     launches = []
     with accelerator():
         for epochs in (1, 3):
-            how = {"engine": "stacked", "batch_size": 8, "epochs": epochs}
-            fed = Federation(data, parts, model, device=DEVICE, **how)
+            options = {"engine": "stacked", "batch_size": 8, "epochs": epochs}
+            fed = Federation(data, parts, model, device=DEVICE, **options)
             w = fed.initial()
             counted.update(launches=0, waits=0)
             pfl_lib.train(fed, w, fed.everyone)
@@ -108,9 +108,9 @@ def test_few_launches_for_a_step_of_a_client(model, most):
 @pytest.mark.parametrize("name", ["fedavg", "fedamp", "scaffold"])
 def test_two_devices_give_the_numbers_of_one(clients, name):
     method = algorithm(name, **HYPER.get(name, {}))
-    how = {"engine": "stacked", "batch_size": 8}
+    options = {"engine": "stacked", "batch_size": 8}
     with accelerator():
-        one = Federation(*clients, "mlp", device=DEVICE, **how)
+        one = Federation(*clients, "mlp", device=DEVICE, **options)
         two = OnDevices(one, [DEVICE, "gpu:1"])
         assert [fed.device.index for fed in two._copies] == [0, 1]
         found = []
@@ -141,8 +141,8 @@ def test_a_client_over_the_network_answers_from_its_device(clients):
     own = (data, parts.train[1], parts.test[1])
 
     def answers(device):
-        how = {"device": device, "engine": "loop", "batch_size": 8, "model": "mlp"}
-        me = OneClient(1, parts.m, *own, **how)
+        options = {"device": device, "engine": "loop", "batch_size": 8, "model": "mlp"}
+        me = OneClient(1, parts.m, *own, **options)
         w = torch.full((1, me.d), 0.01)
         rows = {"w": w, "centre": w + 1, "strength": torch.tensor([0.5])}
         work = Work(rows, shared={"mask": torch.ones(me.d)})

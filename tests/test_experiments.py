@@ -28,9 +28,9 @@ def case(rounds, **more):
 
 
 def test_measured_saved_and_shown(tmp_path):
-    how = {"seeds": (0, 1), "folder": tmp_path / "checkpoints", "progress": False}
+    options = {"seeds": (0, 1), "folder": tmp_path / "checkpoints", "progress": False}
     cases = {"few": case(1), "more": case(3, paper={"Separate": 86.3})}
-    results, histories = measure("trial", "smoke", cases, **how)
+    results, histories = measure("trial", "smoke", cases, **options)
     assert results.methods == ["Separate", "<FedAvg>"] and results.cases == ["few", "more"]
     runs = [histories["more", "<FedAvg>", seed].last for seed in (0, 1)]
     assert results.mean("<FedAvg>", "last", "more") == sum(runs) / 2
@@ -47,47 +47,47 @@ def test_measured_saved_and_shown(tmp_path):
 
 
 def test_an_interrupted_experiment_goes_on(tmp_path):
-    how = {"folder": tmp_path, "progress": False}
-    measure("trial", "smoke", case(2), keep_models=True, **how)
-    continued, _ = measure("trial", "smoke", case(4), **how)
+    options = {"folder": tmp_path, "progress": False}
+    measure("trial", "smoke", case(2), keep_models=True, **options)
+    continued, _ = measure("trial", "smoke", case(4), **options)
     whole, _ = measure("trial", "smoke", case(4), folder=None, progress=False)
     for run, other in zip(continued.record["runs"], whole.record["runs"]):
         assert run["mean by round"] == other["mean by round"]
 
 
 def test_a_finished_run_is_not_run_again(tmp_path, monkeypatch):
-    how = {"folder": tmp_path, "progress": False, "extra": lambda history, fed: {"m": fed.m}}
-    first, _ = measure("trial", "smoke", case(2), **how)
+    options = {"folder": tmp_path, "progress": False, "extra": lambda history, fed: {"m": fed.m}}
+    first, _ = measure("trial", "smoke", case(2), **options)
     assert not list((tmp_path / "trial" / "smoke").glob("*/round-*"))  # the models are let go
     monkeypatch.setattr(
         "pfl_lib.book.experiments.measuring.run", lambda *a, **k: pytest.fail("ran")
     )
-    second, _ = measure("trial", "smoke", case(2), **how)
+    second, _ = measure("trial", "smoke", case(2), **options)
     assert first.record["runs"] == second.record["runs"]
     assert second.values("Separate", "m") == [4]
 
 
 def test_a_run_with_other_settings_is_not_taken_for_this_one(tmp_path):
-    how = {"folder": tmp_path, "progress": False}
+    options = {"folder": tmp_path, "progress": False}
     one, other = (Case(federation, {"same name": algorithm("fedavg-ft", ft_epochs=n)}, 1)
                   for n in (1, 9))  # fmt: skip
-    first, _ = measure("trial", "smoke", one, **how)
-    second, _ = measure("trial", "smoke", other, **how)
+    first, _ = measure("trial", "smoke", one, **options)
+    second, _ = measure("trial", "smoke", other, **options)
     alone, _ = measure("trial", "smoke", other, folder=None, progress=False)
     assert second.record["runs"][0]["last"] == alone.record["runs"][0]["last"]
     assert second.record["runs"][0]["settings"] != first.record["runs"][0]["settings"]
 
 
 def test_methods_may_be_run_on_different_days(tmp_path):
-    how = {"folder": tmp_path, "progress": False}
-    first, _ = measure("trial", "smoke", case(2), only=["Separate"], **how)
+    options = {"folder": tmp_path, "progress": False}
+    first, _ = measure("trial", "smoke", case(2), only=["Separate"], **options)
     assert first.methods == ["Separate"]
-    both, histories = measure("trial", "smoke", case(2), only=["<FedAvg>"], **how)
+    both, histories = measure("trial", "smoke", case(2), only=["<FedAvg>"], **options)
     assert both.methods == ["Separate", "<FedAvg>"]
     assert both.record["runs"][0] == first.record["runs"][0]
     assert histories["", "Separate", 0].rounds == [1, 2]
     with pytest.raises(ValueError, match=r"only must be one of .*'FedAvgg'"):
-        measure("trial", "smoke", case(2), only=["FedAvgg"], **how)
+        measure("trial", "smoke", case(2), only=["FedAvgg"], **options)
 
 
 def test_fedavg_is_inside_fedavg_ft():
@@ -119,8 +119,8 @@ def test_a_run_that_diverges_is_kept_with_its_round(tmp_path, monkeypatch):
         local={"FedAvg-FT": {"lr": 1e30}},
         inside={"its global": ("FedAvg-FT", "global")},
     )
-    how = {"folder": tmp_path / "checkpoints", "progress": False}
-    found, histories = measure("trial", "paper", both, about="one that breaks", **how)
+    options = {"folder": tmp_path / "checkpoints", "progress": False}
+    found, histories = measure("trial", "paper", both, about="one that breaks", **options)
     assert found.methods == ["FedAvg"], "no mean knows of it"
     (kept,) = found.diverged("FedAvg-FT")
     assert kept["round"] == 1 and "FedAvg-FT, round 1" in kept["what"] and kept["rounds"] == []
@@ -132,12 +132,12 @@ def test_a_run_that_diverges_is_kept_with_its_round(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "pfl_lib.book.experiments.measuring.run", lambda *a, **k: pytest.fail("ran")
     )
-    again, _ = measure("trial", "paper", both, **how)
+    again, _ = measure("trial", "paper", both, **options)
     assert again.diverged() == found.diverged()
-    how["folder"] = None
+    options["folder"] = None
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
-    stored_, _ = measure("trial", "paper", both, only=["FedAvg"], **how)
+    stored_, _ = measure("trial", "paper", both, only=["FedAvg"], **options)
     assert stored_.diverged() == found.diverged(), "taken from the stored result"
 
 
@@ -171,28 +171,28 @@ def test_an_empty_plan_is_refused():
 def test_runs_of_another_day_are_taken_from_the_stored_result(tmp_path, monkeypatch):
     (tmp_path / "_toc.yml").touch()
     monkeypatch.chdir(tmp_path)
-    how = {"folder": None, "progress": False}
-    measure("trial", "paper", case(2), **how)[0].save()
-    both, histories = measure("trial", "paper", case(2), only=["<FedAvg>"], **how)
+    options = {"folder": None, "progress": False}
+    measure("trial", "paper", case(2), **options)[0].save()
+    both, histories = measure("trial", "paper", case(2), only=["<FedAvg>"], **options)
     assert both.methods == ["Separate", "<FedAvg>"]
     assert [key[1] for key in histories] == ["<FedAvg>"]  # the other was not run
-    longer, _ = measure("trial", "paper", case(3), only=["<FedAvg>"], **how)
+    longer, _ = measure("trial", "paper", case(3), only=["<FedAvg>"], **options)
     assert longer.methods == ["<FedAvg>"]  # what is stored is of two rounds
 
 
 def test_runs_from_a_time_before_a_hyper_parameter_keep_their_canaries(tmp_path, monkeypatch):
     (tmp_path / "_toc.yml").touch()
     monkeypatch.chdir(tmp_path)
-    how = {"folder": None, "progress": False}
+    options = {"folder": None, "progress": False}
     methods = {"Ditto": algorithm("ditto"), "Separate": algorithm("separate")}
     table = Case(federation, methods, 1)
-    record = measure("trial", "paper", table, **how)[0].record
+    record = measure("trial", "paper", table, **options)[0].record
     for run in record["runs"]:
         run["settings"].pop("ditto.lam", None)
     for entry in record["canary"]:
         entry["hyper"].pop("lam", None)
     Results(record).save()
-    both, _ = measure("trial", "paper", table, only=["Separate"], **how)
+    both, _ = measure("trial", "paper", table, only=["Separate"], **options)
     kept = [{key: entry[key] for key in canary.DECIDES} for entry in both.record["canary"]]
     assert both.methods == ["Ditto", "Separate"] and len(kept) == 2
     assert all(canary.canary_setting(run["settings"]) in kept for run in both.record["runs"])
@@ -375,12 +375,12 @@ def test_the_standing_of_fedamp_is_told_apart_by_its_width():
     forms = [*widths, {"sigma": 0.1, "alpha": 1000.0}]
     plain = {"Separate": algorithm("separate"), "FedAvg": algorithm("fedavg")}
     cases = {
-        str(i): Case(federation, plain | {"FedAMP": algorithm("fedamp", **how)}, 1)
-        for i, how in enumerate(forms)
+        str(i): Case(federation, plain | {"FedAMP": algorithm("fedamp", **options)}, 1)
+        for i, options in enumerate(forms)
     }
     found, _ = measure("trial", "laptop", cases, folder=None, progress=False)
     rows = {row[0]: row[1] for row in overview.standing({("trial", "laptop"): found}, least=1).rows}
-    amp = {f"FedAMP, {how}": "1" for how in ("median σ", "given σ", "α = 1000")}
+    amp = {f"FedAMP, {form}": "1" for form in ("median σ", "given σ", "α = 1000")}
     assert rows == {"Separate": "3", "FedAvg": "3", **amp}
 
 
@@ -406,25 +406,25 @@ def test_a_method_may_have_local_settings_of_its_own_and_be_run_for_one_case():
         rounds=1,
         local={"FedAvg": {"lr": 0.5}},
     )
-    how = {"folder": None, "progress": False}
-    both, _ = measure("mine", "smoke", {"a": case, "b": case}, **how)
+    options = {"folder": None, "progress": False}
+    both, _ = measure("mine", "smoke", {"a": case, "b": case}, **options)
     assert {r["method"]: r["settings"]["lr"] for r in both.of("FedAvg")} == {"FedAvg": 0.5}
     assert both.of("Separate")[0]["settings"]["lr"] == 0.1
-    some, _ = measure("mine", "smoke", {"a": case, "b": case}, only=[("b", "FedAvg")], **how)
+    some, _ = measure("mine", "smoke", {"a": case, "b": case}, only=[("b", "FedAvg")], **options)
     assert [(r["case"], r["method"]) for r in some.record["runs"]] == [("b", "FedAvg")]
     with pytest.raises(ValueError, match="only must be one of"):
-        measure("mine", "smoke", {"a": case}, only=[("b", "FedAvg")], **how)
+        measure("mine", "smoke", {"a": case}, only=[("b", "FedAvg")], **options)
 
 
 def test_rows_with_older_settings_are_told():
-    def told(**settings):
+    def notes(**settings):
         run = {"method": "m", "case": "", "seed": 0, "settings": settings, "rounds": [5, 50]}
         return older(Results({"experiment": "fedala_x", "runs": [run]}))
 
-    assert told(**{"fedala.tol": 0.01, "fedphp.expected": 50, "pfedme.restart": False}) == []
-    assert "threshold 0.1" in told(**{"fedala.tol": 0.1})[0]
+    assert notes(**{"fedala.tol": 0.01, "fedphp.expected": 50, "pfedme.restart": False}) == []
+    assert "threshold 0.1" in notes(**{"fedala.tol": 0.1})[0]
     assert (
         "a horizon of 100 rounds; its authors' would be 25"
-        in (told(**{"fedphp.expected": 100, "participation": 0.5})[0])
+        in (notes(**{"fedphp.expected": 100, "participation": 0.5})[0])
     )
-    assert "restarting" in told(**{"pfedme.restart": True})[0]
+    assert "restarting" in notes(**{"pfedme.restart": True})[0]

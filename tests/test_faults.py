@@ -349,10 +349,10 @@ def test_a_round_without_broken_clients_is_untouched_by_the_watch(fed):
 
 
 def test_what_was_broken_survives_a_resume(fed, tmp_path):
-    how = {"broken": "restore", "progress": False}
-    whole = run(algorithm("fedavg"), Breaks(fed), 4, **how)
-    run(algorithm("fedavg"), Breaks(fed), 3, checkpoint=tmp_path, **how)
-    resumed = run(algorithm("fedavg"), Breaks(fed), 4, checkpoint=tmp_path, **how)
+    options = {"broken": "restore", "progress": False}
+    whole = run(algorithm("fedavg"), Breaks(fed), 4, **options)
+    run(algorithm("fedavg"), Breaks(fed), 3, checkpoint=tmp_path, **options)
+    resumed = run(algorithm("fedavg"), Breaks(fed), 4, checkpoint=tmp_path, **options)
     assert resumed.broken == whole.broken and resumed.loss == whole.loss
     with pytest.raises(ValueError, match="broken was 'restore', now None"):
         run(algorithm("fedavg"), Breaks(fed), 4, checkpoint=tmp_path, progress=False)

@@ -79,9 +79,9 @@ def method(name):
 @pytest.mark.parametrize("name", methods.names())
 def test_every_algorithm_computes_the_same_bits_as_in_one_process(parts, name):
     share = {"participation": 0.75} if method(name).partial else {}
-    how = {"rounds": 3, "evaluate_every": 3, "progress": False, **share}
-    here = pfl_lib.run(method(name), PLAN.federation(), **how)
-    far = pfl_lib.run(method(name), remote(), **how)
+    options = {"rounds": 3, "evaluate_every": 3, "progress": False, **share}
+    here = pfl_lib.run(method(name), PLAN.federation(), **options)
+    far = pfl_lib.run(method(name), remote(), **options)
     assert set(here.state) == set(far.state)
     for tensor in here.state:
         assert torch.equal(here.state[tensor], far.state[tensor]), tensor
@@ -186,8 +186,8 @@ def test_a_lost_client_does_not_end_a_test_that_trains(parts, name, broken):
     assert history.accuracy[0][:3] == accuracy[:3].tolist() and math.isnan(history.accuracy[0][3])
     assert math.isnan(history.extra_models["global"][0][3])
     assert history.last == pytest.approx(accuracy[:3].mean().item())
-    told = [(e["client"], e["what"], e["then"]) for e in history.broken]
-    assert told == [(3, "no answer", "dropped"), (3, "no answer", "not measured")]
+    noted = [(e["client"], e["what"], e["then"]) for e in history.broken]
+    assert noted == [(3, "no answer", "dropped"), (3, "no answer", "not measured")]
 
 
 def test_a_client_lost_while_it_trains_for_the_test_is_not_measured(parts):
@@ -270,19 +270,19 @@ def test_methods_that_need_everybody_say_so_when_one_is_lost(parts, name, broken
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_module_of_ones_own_goes_to_the_clients(parts, dtype):
     module = nn.Sequential(nn.Flatten(), nn.Linear(64, 7), nn.Tanh(), nn.Linear(7, 10))
-    how = {**PLAN.training, "dtype": dtype}
-    near = pfl_lib.Federation(*parts, module, **how)
-    far = RemoteFederation(in_process(near), module, clients=4, **how)
+    options = {**PLAN.training, "dtype": dtype}
+    near = pfl_lib.Federation(*parts, module, **options)
+    far = RemoteFederation(in_process(near), module, clients=4, **options)
     here, there = (pfl_lib.run(method("fedavg"), fed, 2, progress=False) for fed in (near, far))
     assert torch.equal(here.state.x, there.state.x) and here.accuracy == there.accuracy
 
 
 # ------------------------------------------------------------------------------ refused at the door
 def test_numbers_that_cannot_travel(parts):
-    how = {**PLAN.training, "dtype": torch.bfloat16}
-    transport = in_process(pfl_lib.Federation(*parts, PLAN.model, **how))
+    options = {**PLAN.training, "dtype": torch.bfloat16}
+    transport = in_process(pfl_lib.Federation(*parts, PLAN.model, **options))
     with pytest.raises(ValueError, match=r"dtype must be .*float64, got torch\.bfloat16"):
-        RemoteFederation(transport, PLAN.model, clients=4, **how)
+        RemoteFederation(transport, PLAN.model, clients=4, **options)
 
 
 def test_too_few_clients(parts):
@@ -307,8 +307,8 @@ def test_data_of_another_form(parts):
 @pytest.mark.parametrize("claim", [None, 0, True, "60", 10**12])
 def test_samples_that_nobody_has(claim):
     transport = in_process(PLAN.federation())
-    told = transport.clients[2].hello()
-    transport.clients[2].hello = lambda: told | {"samples": claim}
+    profile = transport.clients[2].hello()
+    transport.clients[2].hello = lambda: profile | {"samples": claim}
     with pytest.raises(ValueError, match="samples of client 2 must be a whole number"):
         RemoteFederation(transport, PLAN.model, clients=4, **PLAN.training)
 
@@ -320,7 +320,7 @@ def test_a_number_that_is_no_client(parts):
 
 
 @pytest.mark.parametrize(
-    "wrong, said",
+    "wrong, words",
     [
         ({"partition": {"clients": 3}}, "partition must be"),
         ({"partition": {"name": "grupped"}}, "Did you mean 'grouped'"),
@@ -331,9 +331,9 @@ def test_a_number_that_is_no_client(parts):
         ({"timeout": -1}, "timeout must be a positive"),
     ],
 )
-def test_a_plan_that_cannot_work(wrong, said):
+def test_a_plan_that_cannot_work(wrong, words):
     given = {"data": "digits", "partition": {"name": "iid", "clients": 3}, "model": "mlp"}
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=words):
         Plan(**(given | wrong))
 
 
@@ -362,9 +362,9 @@ def test_arrays_come_back_bit_for_bit(array):
     assert back.tobytes() == array.tobytes()  # NaN, −0 and infinity included
 
 
-def npy(array, **how):
+def npy(array, **options):
     file = io.BytesIO()
-    np.save(file, array, **how)
+    np.save(file, array, **options)
     return file.getvalue()
 
 
@@ -400,10 +400,12 @@ def test_an_array_of_another_shape_or_type_is_refused():
         decode("w", npy(FINE), most=6, dtype=torch.float64)
 
 
-def some_work(**how):
+def some_work(**options):
     rows = {"w": torch.arange(6.0).view(2, 3), "centre": torch.arange(6.0).view(2, 3)}
     rows["strength"] = torch.tensor([0.5, 0.5])
-    return Work(rows, shared={"mask": torch.ones(3)}, numbers={"a": 0.1}, epochs=2, tag="x", **how)
+    return Work(
+        rows, shared={"mask": torch.ones(3)}, numbers={"a": 0.1}, epochs=2, tag="x", **options
+    )
 
 
 def test_work_comes_back_as_it_was_and_equal_arrays_travel_once():
@@ -426,7 +428,7 @@ def test_only_rows_that_changed_come_back():
 
 
 @pytest.mark.parametrize(
-    "change, said",
+    "change, words",
     [
         ({"words": {"round": -1}}, "round must be"),
         ({"words": {"round": 0, "evil": 1}}, "a work has no 'evil'"),
@@ -440,14 +442,14 @@ def test_only_rows_that_changed_come_back():
         ({"arrays": {"rows.w": npy(FINE), "part": npy(np.array([5]))}}, "part must hold positions"),
     ],
 )
-def test_work_that_a_client_refuses(change, said):
+def test_work_that_a_client_refuses(change, words):
     fine = {"arrays": {"rows.w": npy(FINE)}, "words": {"round": 0}}
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=words):
         unpack_work(Parcel(**(fine | change)), 6, torch.float32, most=6, samples=5)
 
 
 @pytest.mark.parametrize(
-    "arrays, said",
+    "arrays, words",
     [
         ({"rows.w": npy(FINE)}, "array 'rows.w' must have shape"),
         ({"rows.other": npy(FINE)}, "nobody asked for an array 'rows.other'"),
@@ -456,7 +458,7 @@ def test_work_that_a_client_refuses(change, said):
     ],
     ids=["another size", "another name", "a pickle", "a pickle under the right name"],
 )
-def test_a_reply_that_the_server_refuses_counts_as_none(parts, arrays, said):
+def test_a_reply_that_the_server_refuses_counts_as_none(parts, arrays, words):
     far = remote()
     ask = far.transport.ask
 
@@ -465,7 +467,7 @@ def test_a_reply_that_the_server_refuses_counts_as_none(parts, arrays, said):
         return {**replies, 1: Parcel(arrays, replies[1].words)}
 
     far.transport.ask = spoiled
-    with pytest.raises(ClientsLost, match=f"client 1: its reply was refused: .*{said}"):
+    with pytest.raises(ClientsLost, match=f"client 1: its reply was refused: .*{words}"):
         pfl_lib.train(far, far.initial(), far.everyone)
 
 
@@ -511,16 +513,16 @@ def test_an_answer_to_another_question_is_refused(parts, lie):
 # ---------------------------------------------------------------------------------- a node's worker
 def test_a_worker_that_dies_is_replaced_and_those_who_wait_are_told(tmp_path):
     """Five young deaths in a row are the end of the node, which must not try for ever."""
-    told = tmp_path / "told"
+    restarts = tmp_path / "restarts"
     dies = [sys.executable, "-c", "raise SystemExit(7)"]
     code = (
         "import runpy, time\n"
         f"node = runpy.run_path({str(NODE)!r})\n"
-        f"node['keep_a_worker']({dies!r}, lost=lambda: open({str(told)!r}, 'a').write('x'))\n"
+        f"node['keep_a_worker']({dies!r}, lost=lambda: open({str(restarts)!r}, 'a').write('x'))\n"
         "time.sleep(60)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50)
-    assert done.returncode == 1 and told.read_text() == "x" * 5
+    assert done.returncode == 1 and restarts.read_text() == "x" * 5
     assert "the worker ended with code 7; starting another" in done.stdout
 
 
@@ -624,8 +626,8 @@ def test_half_a_message_of_a_run_that_ended_is_forgotten(ended):
             return None if ended else 1
 
     forget_half_messages(Loop)
-    how = {"state": state, "object_store": state.object_store, "trusted_entities": None}
-    assert Loop._pull_and_store_message(**how) == (None if ended else 1)
+    options = {"state": state, "object_store": state.object_store, "trusted_entities": None}
+    assert Loop._pull_and_store_message(**options) == (None if ended else 1)
     assert (name in state.msg_store) is not ended
     assert state.object_store.get(name) == (None if ended else b"")
     assert earlier.metadata.message_id in state.msg_store

@@ -75,10 +75,10 @@ for work in (
 def test_the_watch_sees_readers_that_do_harm_and_the_memory_is_really_bounded(tmp_path):
     """One that runs what it reads, one that opens another file; and one that asks for too much."""
     done = fuzzing(tmp_path / "file", code=WATCHED)
-    said = done.stdout + done.stderr
+    output = done.stdout + done.stderr
     first, second, third, rest = done.stdout.split("ended with ")
-    assert "harm" in first and second.startswith("3\n") and "harm" in second, said
-    assert third.startswith("3\n") and "MemoryError" in third and rest == "0\n", said
+    assert "harm" in first and second.startswith("3\n") and "harm" in second, output
+    assert third.startswith("3\n") and "MemoryError" in third and rest == "0\n", output
 
 
 def test_a_pickle_cannot_make_python_fill_the_memory():

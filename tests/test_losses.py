@@ -284,8 +284,8 @@ def test_tune_takes_the_smallest_error():
 def test_early_stopping_waits_for_the_error_to_fall():
     fed, validation = federation("mse", columns=1, lr=0.05).hold_out(0.3)
     stopping = EarlyStopping(validation, patience=2)
-    how = {"callbacks": [stopping], "progress": False}
-    history = pfl_lib.run(pfl_lib.algorithm("separate"), fed, rounds=200, **how)
+    options = {"callbacks": [stopping], "progress": False}
+    history = pfl_lib.run(pfl_lib.algorithm("separate"), fed, rounds=200, **options)
     assert stopping.metric == "mae" and len(history.rounds) > 3
     values = dict(stopping.validation_curve)
     assert values[stopping.best_round] == min(values.values())

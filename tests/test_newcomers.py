@@ -196,9 +196,10 @@ def test_in_hidden_groups_a_message_serves_newcomers_better_than_one_model(data)
     sizes = {"group_clients": [5] * 3, "group_sizes": [40] * 3, "test_size": 20}
     clients = partition.grouped(data, group_classes=thirds, **sizes)
     named = partition.conflicting_labels(clients, data)
-    how = {"lr": 0.1, "batch_size": 10, "epochs": 2, "device": "cpu"}
+    options = {"lr": 0.1, "batch_size": 10, "epochs": 2, "device": "cpu"}
     fed, newcomers = (
-        Federation(named, part, "mlp", **how) for part in partition.set_aside(clients, [4, 9, 14])
+        Federation(named, part, "mlp", **options)
+        for part in partition.set_aside(clients, [4, 9, 14])
     )
     some = {n: algorithm(n, **methods.BY_NAME[n].needs) for n in ("separate", "fedavg", "fedamp")}
     table = compare_newcomers(fed, newcomers, rounds=10, algorithms=some, progress=False)

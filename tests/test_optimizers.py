@@ -12,7 +12,7 @@ from pfl_lib.book.what_works import BatchNormCNN
 from pfl_lib.flower.federation import RemoteFederation, in_process
 from pfl_lib.local.batches import batch_table
 
-HOW = {
+OPTIMIZERS = {
     "momentum": {"momentum": 0.9},
     "nesterov": {"momentum": 0.8, "nesterov": True, "weight_decay": 0.05},
     "weight decay": {"weight_decay": 0.1},
@@ -30,10 +30,12 @@ def clients(data):
     return partition.Partition("unequal", order[:31].split([5, 9, 17]), test)
 
 
-def federation(data, clients, engine="auto", model=None, **how):
+def federation(data, clients, engine="auto", model=None, **options):
     model = models.build("mlp", data, seed=1, hidden=(7,)) if model is None else model
-    how = {"lr": 0.05, "batch_size": 8, "epochs": 3, **how}
-    return Federation(data, clients, model, engine=engine, dtype=torch.float64, device="cpu", **how)
+    options = {"lr": 0.05, "batch_size": 8, "epochs": 3, **options}
+    return Federation(
+        data, clients, model, engine=engine, dtype=torch.float64, device="cpu", **options
+    )
 
 
 def with_everything(fed, who):
@@ -47,23 +49,23 @@ def with_everything(fed, who):
 
 
 @pytest.mark.parametrize("who", [[0, 1, 2], [2, 0]], ids=str)
-@pytest.mark.parametrize("how", HOW)
-def test_engines_give_one_answer(data, clients, how, who):
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_engines_give_one_answer(data, clients, name, who):
     who = torch.tensor(who)
     loop, stacked, threads = (
-        with_everything(federation(data, clients, engine, **HOW[how]), who)
+        with_everything(federation(data, clients, engine, **OPTIMIZERS[name]), who)
         for engine in ("loop", "stacked", "threads")
     )
     torch.testing.assert_close(stacked, loop, rtol=0, atol=1e-10)
     torch.testing.assert_close(threads, loop, rtol=0, atol=1e-10)
 
 
-def by_hand(fed, module, client, how):
+def by_hand(fed, module, client, options):
     module = copy.deepcopy(module).double()
-    how = dict(how)
-    clip, name = how.pop("clip", None), how.pop("optimizer", "sgd")
+    options = dict(options)
+    clip, name = options.pop("clip", None), options.pop("optimizer", "sgd")
     kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
-    optimizer = kind(module.parameters(), lr=fed.settings.lr, **how)
+    optimizer = kind(module.parameters(), lr=fed.settings.lr, **options)
     index = fed.partition.train[client]
     work = Work({"w": fed.initial()[:1]})
     for here in batch_table(work, fed.settings, [len(index)], [client], 0)[0]:
@@ -77,22 +79,24 @@ def by_hand(fed, module, client, how):
     return torch.nn.utils.parameters_to_vector(module.parameters()).detach()
 
 
-@pytest.mark.parametrize("how", HOW)
-def test_it_is_torchs_own(data, clients, how):
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_it_is_torchs_own(data, clients, name):
     module = models.build("mlp", data, seed=1, hidden=(7,))
-    fed = federation(data, clients, model=module, **HOW[how])
+    fed = federation(data, clients, model=module, **OPTIMIZERS[name])
     trained = train(fed, fed.initial(), fed.everyone)
-    plain = federation(data, clients, model=module, optimizer=HOW[how].get("optimizer", "sgd")[:4])
+    plain = federation(
+        data, clients, model=module, optimizer=OPTIMIZERS[name].get("optimizer", "sgd")[:4]
+    )
     for client in range(3):
-        expected = by_hand(fed, module, client, HOW[how])
+        expected = by_hand(fed, module, client, OPTIMIZERS[name])
         torch.testing.assert_close(trained[client], expected, rtol=0, atol=1e-10)
     assert not torch.allclose(trained, train(plain, plain.initial(), plain.everyone))
 
 
-@pytest.mark.parametrize("how", ["nesterov", "adamw, strong"])
-def test_statistics_neither_decay_nor_have_momentum(data, clients, how):
+@pytest.mark.parametrize("name", ["nesterov", "adamw, strong"])
+def test_statistics_neither_decay_nor_have_momentum(data, clients, name):
     loop, threads = (
-        federation(data, clients, engine, BatchNormCNN(), **HOW[how])
+        federation(data, clients, engine, BatchNormCNN(), **OPTIMIZERS[name])
         for engine in ("loop", "threads")
     )
     w = loop.initial()
@@ -162,19 +166,19 @@ def test_only_what_differs_is_recorded(data, clients):
 
 
 def test_it_travels(data, clients):
-    how = {"momentum": 0.9, "clip": 1.0, "lr": (0.08, 0.5, 1)}
-    near = federation(data, clients, **how)
+    options = {"momentum": 0.9, "clip": 1.0, "lr": (0.08, 0.5, 1)}
+    near = federation(data, clients, **options)
     transport = in_process(near)
     model = near.network.filled(near.initial()[0])
     far = RemoteFederation(
-        transport, model, clients=3, batch_size=8, epochs=3, dtype=torch.float64, **how
+        transport, model, clients=3, batch_size=8, epochs=3, dtype=torch.float64, **options
     )
     here, there = (run(algorithm("fedavg"), f, 2, progress=False).state.x for f in (near, far))
     torch.testing.assert_close(here, there, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("how", "words"),
+    ("options", "words"),
     [
         ({"momentum": 1.0}, "momentum must"),
         ({"momentum": 0.9, "optimizer": "adam"}, "momentum must be 0 with optimizer='adam'"),
@@ -188,6 +192,6 @@ def test_it_travels(data, clients):
         ({"lr": ("clients", 0.1, 0.2)}, "lr must be a number, "),
     ],
 )
-def test_bad_settings_are_refused(data, clients, how, words):
+def test_bad_settings_are_refused(data, clients, options, words):
     with pytest.raises(ValueError, match=words):
-        pfl_lib.Federation(data, clients, "mlp", **how)
+        pfl_lib.Federation(data, clients, "mlp", **options)

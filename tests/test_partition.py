@@ -573,10 +573,10 @@ def test_grouped_settings_on_real_files(name):
         real = data.load(name, download=False)
     except FileNotFoundError:
         pytest.skip(f"no {name} here")
-    how = {}
+    options = {}
     if "SUBSET" in real.note:
-        how = {"over": "images"} if name == "emnist" else {"scale": 0.2}
-    p = partition.grouped(real, name, **how).check(real)
+        options = {"over": "images"} if name == "emnist" else {"scale": 0.2}
+    p = partition.grouped(real, name, **options).check(real)
     trained = torch.cat(p.train)
     assert len(trained.unique()) == len(trained)
 

@@ -43,11 +43,11 @@ def normalized():
 MODELS = {"fedala_cnn": "fedala_cnn", "mlp": "mlp", "BatchNorm": normalized, "LSTM": Recurrent}
 
 
-def trained(clients, model, **how):
+def trained(clients, model, **options):
     if callable(model):
         torch.manual_seed(0)
         model = model()
-    fed = pfl_lib.Federation(*clients, model, lr=0.05, batch_size=8, **how)
+    fed = pfl_lib.Federation(*clients, model, lr=0.05, batch_size=8, **options)
     return pfl_lib.train(fed, fed.initial(), fed.everyone), fed
 
 

@@ -52,8 +52,8 @@ def test_heads_that_never_leave_are_left_alone():
     fed = pfl_lib.example("mlp")
     plain = pfl_lib.algorithm("fedrep")
     method = private(plain, clip=1.0, noise=5.0)
-    how = {"rounds": 1, "progress": False}
-    ours, theirs = (pfl_lib.run(m, fed, **how).state for m in (method, plain))
+    options = {"rounds": 1, "progress": False}
+    ours, theirs = (pfl_lib.run(m, fed, **options).state for m in (method, plain))
     head = fed.head_mask
     assert torch.equal(ours.w[:, head], theirs.w[:, head])
     assert not torch.equal(ours.x[~head], theirs.x[~head])
@@ -73,7 +73,7 @@ def test_single_uploads_are_bounded_and_noisy():
 
 
 @pytest.mark.parametrize(
-    "call, said",
+    "call, words",
     [
         (lambda: private(pfl_lib.algorithm("fedamp", self_weight=0.2), 1.0, 1.0), "method must be"),
         (lambda: private(pfl_lib.algorithm("fedavg"), 0.0, 1.0), "clip must be"),
@@ -84,6 +84,6 @@ def test_single_uploads_are_bounded_and_noisy():
         (lambda: PrivateUploads(None, 1.0, 1.0), "fed must be a Federation"),
     ],
 )
-def test_what_is_refused(call, said):
-    with pytest.raises((TypeError, ValueError), match=said):
+def test_what_is_refused(call, words):
+    with pytest.raises((TypeError, ValueError), match=words):
         call()

@@ -17,7 +17,7 @@ METHODS = {
 }
 
 
-def small(hidden=(4,), counts=(9, 6, 9, 12), **how):
+def small(hidden=(4,), counts=(9, 6, 9, 12), **options):
     """Four clients of unequal size with a small network, in double precision."""
     data = pfl_lib.data.load("digits")
     clients = pfl_lib.partition.iid(data, clients=len(counts))
@@ -25,7 +25,7 @@ def small(hidden=(4,), counts=(9, 6, 9, 12), **how):
     torch.manual_seed(0)
     model = pfl_lib.models.mlp(64, 10, hidden=hidden)
     clients = dataclasses.replace(clients, train=train)
-    return pfl_lib.Federation(data, clients, model, dtype=torch.float64, **{"lr": 0.1, **how})
+    return pfl_lib.Federation(data, clients, model, dtype=torch.float64, **{"lr": 0.1, **options})
 
 
 # noise, rate, steps, δ, and ε by the PLD accountant of dp-accounting 0.6.0, another library
@@ -116,17 +116,17 @@ def test_samples_are_drawn_afresh_and_the_step_is_right_on_average():
 @pytest.mark.parametrize("name", METHODS)
 def test_engines_agree_and_a_stopped_run_goes_on_as_if_nothing_had_been(name, tmp_path):
     method = pfl_lib.algorithm(name, **METHODS[name])
-    how = {"progress": False, "evaluate_every": 3}
+    options = {"progress": False, "evaluate_every": 3}
     ends = {}
     for engine in ("loop", "stacked", "threads"):
         fed = PrivateSamples(small(engine=engine), 1.0, 1.0, rate=0.5)
-        ends[engine] = pfl_lib.run(method, fed, 3, **how).state
+        ends[engine] = pfl_lib.run(method, fed, 3, **options).state
     for engine in ("stacked", "threads"):
         for part, tensor in ends["loop"].items():
             torch.testing.assert_close(ends[engine][part], tensor, rtol=1e-9, atol=1e-10)
     fed = lambda: PrivateSamples(small(engine="stacked"), 1.0, 1.0, rate=0.5)  # noqa: E731
-    pfl_lib.run(method, fed(), 2, checkpoint=tmp_path, **how)
-    resumed = pfl_lib.run(method, fed(), 3, checkpoint=tmp_path, **how).state
+    pfl_lib.run(method, fed(), 2, checkpoint=tmp_path, **options)
+    resumed = pfl_lib.run(method, fed(), 3, checkpoint=tmp_path, **options).state
     for part, tensor in ends["stacked"].items():
         assert torch.equal(resumed[part], tensor), part
 
@@ -156,12 +156,14 @@ def resumed_later():
     return fed.epsilon(1e-3)
 
 
-def run_of(name, **how):
-    return pfl_lib.run(pfl_lib.algorithm(name, **how), PrivateSamples(small()), 3, progress=False)
+def run_of(name, **options):
+    return pfl_lib.run(
+        pfl_lib.algorithm(name, **options), PrivateSamples(small()), 3, progress=False
+    )
 
 
 @pytest.mark.parametrize(
-    "call, said",
+    "call, words",
     [
         (lambda: PrivateSamples(None), "fed must be a Federation"),
         (lambda: PrivateSamples(pfl_lib.example(), clip=0.0), "clip must be"),
@@ -173,8 +175,8 @@ def run_of(name, **how):
         (resumed_later, "rounds 0 to 1 were made elsewhere"),
     ],
 )
-def test_what_is_refused(call, said):
-    with pytest.raises((TypeError, ValueError), match=said):
+def test_what_is_refused(call, words):
+    with pytest.raises((TypeError, ValueError), match=words):
         call()
 
 

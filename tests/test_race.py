@@ -17,8 +17,8 @@ TINY = ("logistic_regression", 3, 20, 10)
 
 def test_a_race_of_two_and_one_that_falls(monkeypatch):
     monkeypatch.setitem(race.RACERS, "nobody", ("nobody", None, None))
-    asked, said = SimpleNamespace(repeats=2, busy=1, limit=5), []
-    row = race.race(TINY, ["pfl_lib", "plain", "nobody"], asked, said.append)
+    options, printed = SimpleNamespace(repeats=2, busy=1, limit=5), []
+    row = race.race(TINY, ["pfl_lib", "plain", "nobody"], options, printed.append)
     ours, plain = row["ways"]["pfl_lib"], row["ways"]["plain"]
     assert ours["difference"] == 0 < plain["difference"] < 1e-6 < ours["moved"]
     for way in (ours, plain):

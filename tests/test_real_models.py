@@ -27,10 +27,10 @@ def clients(data):
     return partition.Partition("unequal", order[:33].split([5, 9, 17, 2]), test)
 
 
-def federation(data, clients, module, engine="auto", **how):
-    how = {"lr": 0.05, "batch_size": 8, "epochs": 2, **how}
+def federation(data, clients, module, engine="auto", **options):
+    options = {"lr": 0.05, "batch_size": 8, "epochs": 2, **options}
     return Federation(
-        data, clients, module, engine=engine, dtype=torch.float64, device="cpu", **how
+        data, clients, module, engine=engine, dtype=torch.float64, device="cpu", **options
     )
 
 
@@ -296,7 +296,7 @@ def test_a_resnet_by_torchvision(data):
 
 
 @pytest.mark.parametrize(
-    "make, how, words",
+    "make, options, words",
     [
         (lambda: FromElsewhere(nn.LogSoftmax(1)), {}, "something comes after 'fc'"),
         (FromElsewhere, {"name": "conv"}, "something comes after 'conv'"),
@@ -306,9 +306,9 @@ def test_a_resnet_by_torchvision(data):
     ],
     ids=["softmax", "another layer", "no layer", "nothing linear", "low rank"],
 )
-def test_what_is_no_head_is_refused(data, make, how, words):
+def test_what_is_no_head_is_refused(data, make, options, words):
     with pytest.raises(ValueError, match=words):
-        models.with_head(make(), data, **how)
+        models.with_head(make(), data, **options)
 
 
 # ---- buffers

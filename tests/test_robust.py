@@ -66,7 +66,7 @@ def test_a_robust_method_keeps_its_hyper_parameters_and_can_be_told_apart():
 
 
 @pytest.mark.parametrize(
-    "call, said",
+    "call, words",
     [
         (lambda: robust(pfl_lib.algorithm("fedamp", self_weight=0.2)), "method must be one that"),
         (lambda: robust("separate"), "method must be one that averages"),
@@ -78,6 +78,6 @@ def test_a_robust_method_keeps_its_hyper_parameters_and_can_be_told_apart():
         (lambda: coordinate_median([1.0]), "W must be a tensor"),
     ],
 )
-def test_what_is_refused(call, said):
-    with pytest.raises((TypeError, ValueError), match=said):
+def test_what_is_refused(call, words):
+    with pytest.raises((TypeError, ValueError), match=words):
         call()

@@ -236,9 +236,9 @@ def test_other_samples_under_the_same_name_are_refused(data, tmp_path):
 @pytest.mark.parametrize("first", [1, 2, 3, 5])
 def test_a_run_that_is_extended_is_the_run_in_one_go(data, tmp_path, first):
     fed, method = federation(data), algorithm("fedavg")
-    how = {"evaluate_every": 2, "checkpoint_every": 1, "progress": False}
-    run(method, fed, first, checkpoint=tmp_path, **how)
-    longer = run(method, fed, 6, checkpoint=tmp_path, **how)
+    options = {"evaluate_every": 2, "checkpoint_every": 1, "progress": False}
+    run(method, fed, first, checkpoint=tmp_path, **options)
+    longer = run(method, fed, 6, checkpoint=tmp_path, **options)
     same(longer, run(method, fed, 6, evaluate_every=2, progress=False))
     assert longer.rounds == [2, 4, 6]
 

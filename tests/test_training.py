@@ -32,9 +32,9 @@ def unequal(data):
     return partition.Partition("unequal", train, test)
 
 
-def federation(data, clients, engine, model="mlp", dtype=torch.float64, **how):
-    how = {"lr": 0.05, "batch_size": 16, "epochs": 2, **how}
-    return Federation(data, clients, model, engine=engine, dtype=dtype, device="cpu", **how)
+def federation(data, clients, engine, model="mlp", dtype=torch.float64, **options):
+    options = {"lr": 0.05, "batch_size": 16, "epochs": 2, **options}
+    return Federation(data, clients, model, engine=engine, dtype=dtype, device="cpu", **options)
 
 
 def everything(fed, who):
@@ -379,9 +379,9 @@ def test_rounds_seeds_and_tags_draw_other_batches(data, unequal):
 def test_unshuffled_samples_come_as_listed_and_the_next_round_goes_on(data, unequal):
     """By hand: 17 samples are batches of 5, 5, 5 and 2; three steps a round."""
 
-    def seen(k, **how):
+    def seen(k, **options):
         fed = federation(data, unequal, "loop", batch_size=5, shuffle=False)
-        work = Work(rows={"w": fed.initial()[2:3]}, **how)
+        work = Work(rows={"w": fed.initial()[2:3]}, **options)
         (table,) = batch_table(work, fed.settings, [17], [2], k)
         return [[i for i in row if i >= 0] for row in table.tolist()]
 
@@ -441,12 +441,12 @@ def test_steps_share_repeats_group_and_noise(data, unequal):
         seen = sum(b.weight.sum() for b in batches)
         return {"calls": s["calls"] + 1, "seen": s["seen"] + seen, "noise": batches[0].noise}
 
-    def asked(engine, **how):
+    def asked(engine, **options):
         fed = federation(data, unequal, engine)
         zero = torch.zeros(fed.m, dtype=fed.dtype)
-        noise = torch.zeros(fed.m, how.get("noise", 0), dtype=fed.dtype)
+        noise = torch.zeros(fed.m, options.get("noise", 0), dtype=fed.dtype)
         rows = {"w": fed.initial(), "calls": zero, "seen": zero, "noise": noise}
-        return fed.perform(Work(rows=rows, step="look", **how), fed.everyone)
+        return fed.perform(Work(rows=rows, step="look", **options), fed.everyone)
 
     for engine in ("loop", "stacked"):
         assert asked(engine, steps=4)["calls"].tolist() == [4.0] * 7
@@ -686,8 +686,8 @@ def test_a_forward_with_view_trains_on_every_engine(data, unequal, chunk):
     module = Textbook()
     done = {}
     for engine in ("loop", "threads", "stacked", "auto"):
-        how = {"chunk": chunk} if engine == "stacked" else {}
-        fed = federation(data, unequal, engine, module, **how)
+        options = {"chunk": chunk} if engine == "stacked" else {}
+        fed = federation(data, unequal, engine, module, **options)
         w = train(fed, fed.initial(), fed.everyone)
         done[engine] = (w, *fed.evaluate(w))
     for engine in ("threads", "stacked", "auto"):
@@ -760,14 +760,14 @@ def test_a_module_that_does_not_fit_the_data_is_refused_at_once(data, unequal):
 def test_wrong_rows_are_named_by_every_engine(data, unequal, engine):
     fed = federation(data, unequal, engine)
     w, who = fed.initial(), fed.everyone
-    for wrong, how in {
+    for wrong, options in {
         "centre must have the models' shape": {"prox": Prox(w[:, :1], 1.0)},
         "correction must have the models' shape": {"correction": w[:, :1]},
         r"mask must have shape \(7510,\)": {"mask": torch.ones_like(w)},
         "mask must be a tensor or a list": {"mask": "all"},
     }.items():
         with pytest.raises((TypeError, ValueError), match=wrong):
-            train(fed, w, who, **how)
+            train(fed, w, who, **options)
     train(fed, w, who, mask=[1] * fed.d)
     for call in (lambda w: train(fed, w, who), lambda w: fed.evaluate(w, who)):
         with pytest.raises(TypeError, match=r"must be torch\.float64 .* got torch\.float32"):

@@ -127,11 +127,11 @@ def test_it_resumes_from_a_folder(data, tmp_path, monkeypatch):
 
 
 def test_another_setting_is_another_run(data, tmp_path):
-    how = {"folder": tmp_path, "progress": False}
-    tune("fedavg", {"lr": [0.1]}, federation(data), rounds=1, **how)
-    tune("fedavg", {"lr": [0.1]}, federation(data), rounds=2, **how)
-    tune("fedavg", {"lr": [0.1]}, federation(data, batch_size=8), rounds=1, **how)
-    tune("fedavg", {"lr": [0.1]}, federation(data), rounds=1, share=0.3, **how)
+    options = {"folder": tmp_path, "progress": False}
+    tune("fedavg", {"lr": [0.1]}, federation(data), rounds=1, **options)
+    tune("fedavg", {"lr": [0.1]}, federation(data), rounds=2, **options)
+    tune("fedavg", {"lr": [0.1]}, federation(data, batch_size=8), rounds=1, **options)
+    tune("fedavg", {"lr": [0.1]}, federation(data), rounds=1, share=0.3, **options)
     assert len(list(tmp_path.glob("*.json"))) == 4
 
 
@@ -157,9 +157,9 @@ def test_the_table_shows_the_best_first(data):
 def test_a_folder_keeps_a_methods_own_learning_rates_apart(data, tmp_path):
     """SCAFFOLD has a learning rate of its own: the federation's must not stand in for it."""
     grid = {"lr": [0.01, 0.3]}
-    how = {"rounds": 2, "progress": False}
-    kept = tune("scaffold", grid, federation(data), folder=tmp_path, **how)
-    fresh = tune("scaffold", grid, federation(data), **how)
+    options = {"rounds": 2, "progress": False}
+    kept = tune("scaffold", grid, federation(data), folder=tmp_path, **options)
+    fresh = tune("scaffold", grid, federation(data), **options)
     assert len(list(tmp_path.glob("*.json"))) == 2
     assert [t.accuracy for t in kept.trials] == [t.accuracy for t in fresh.trials]
     assert kept.trials[0].accuracy != kept.trials[1].accuracy

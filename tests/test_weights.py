@@ -27,10 +27,10 @@ def network(classes=3):
     return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, classes))
 
 
-def federation(data, engine="auto", model=None, **how):
-    how = {"lr": 0.1, "batch_size": 5, "epochs": 2, "dtype": torch.float64, **how}
+def federation(data, engine="auto", model=None, **options):
+    options = {"lr": 0.1, "batch_size": 5, "epochs": 2, "dtype": torch.float64, **options}
     model = network() if model is None else model
-    return Federation(data, partition.natural(data), model, engine=engine, device="cpu", **how)
+    return Federation(data, partition.natural(data), model, engine=engine, device="cpu", **options)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -54,16 +54,16 @@ def test_it_is_torchs_weighted_loss(engine, model):
 
 
 @pytest.mark.parametrize(
-    "how",
+    "options",
     [{}, {"optimizer": "adam", "lr": 0.01}, {"momentum": 0.9, "clip": 0.5}],
     ids=["sgd", "adam", "momentum"],
 )
-def test_engines_give_one_answer(how):
+def test_engines_give_one_answer(options):
     rows = []
     for engine in ENGINES:
-        fed = federation(weighed(), engine, **how)
+        fed = federation(weighed(), engine, **options)
         rows.append(train(fed, fed.initial(), fed.everyone))
-    plain = federation(weighed(None), **how)
+    plain = federation(weighed(None), **options)
     assert not torch.allclose(train(plain, plain.initial(), plain.everyone), rows[0])
     for other in rows[1:]:
         torch.testing.assert_close(other, rows[0], rtol=0, atol=1e-10)

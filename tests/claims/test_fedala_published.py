@@ -32,8 +32,8 @@ def test_network_and_clients_are_the_papers(case):
         assert run["settings"]["parameters"] == 582_026 and len(run["clients"]) == 20
         if case == CASE:
             assert run["settings"]["partition"].startswith("fedala-mnist-")
-    told = overview.carries("fedala_published", "paper", KEPT)
-    assert told.startswith("the paper's network and clients")
+    carried = overview.carries("fedala_published", "paper", KEPT)
+    assert carried.startswith("the paper's network and clients")
 
 
 @pytest.mark.parametrize("case", KEPT.cases)

@@ -35,8 +35,8 @@ def test_no_run_over_a_network_ended_in_a_wrong_number_or_too_late():
     assert [1 in who for who in lying["who"]] == [True, *[False] * 8, True]
     assert all({0, 2, 3, 4} <= set(who) for who in lying["who"])
     assert records["cables"]["stranger"]["exit code"] != 0
-    told = dict(over_flower(records))
-    assert len(told) > len(rows)
+    report = dict(over_flower(records))
+    assert len(report) > len(rows)
     for name in ("death", "worker", "network", "many"):
         if name in records:
             rows = records[name].get("rows", [records[name]])
@@ -54,8 +54,8 @@ def test_long_runs_end_as_if_nobody_had_killed_them_and_memory_stays_level():
 
 def test_the_table_of_trust_names_every_method_and_its_commands():
     records = stored("trust")
-    told = "".join(what for what, _ in in_trust(records))
-    assert all(name in told for name in ("FedAvg", "FedAMP", "FedALA", "FedRep"))
+    report = "".join(what for what, _ in in_trust(records))
+    assert all(name in report for name in ("FedAvg", "FedAMP", "FedALA", "FedRep"))
     assert all(
         record["command"].startswith("python -m devtools.trust") for record in records.values()
     )

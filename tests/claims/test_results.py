@@ -45,8 +45,8 @@ def test_spfl_is_first_where_clients_differ():
         others = [m for m in found.methods if m != "Label prior"]
         best = max(others, key=lambda m: found.mean(m, "last", case))
         assert (best == "SPFL") == ("non-IID" in case)
-        told, spfl = (found.mean(m, "last", case) for m in ("Label prior", "SPFL"))
-        assert told > spfl
+        prior, spfl = (found.mean(m, "last", case) for m in ("Label prior", "SPFL"))
+        assert prior > spfl
 
 
 def test_cifar10_is_harder_than_fashion():
@@ -70,7 +70,7 @@ def test_alone_is_near_the_best_of_fedalas_table():
 
 def test_no_small_run_is_held_against_a_paper():
     for (name, scale), found in RESULTS.items():
-        told = overview.carries(name, scale, found)
+        carried = overview.carries(name, scale, found)
         networks = {r["settings"]["parameters"] for r in found.record["runs"]}
         if scale != "paper" or (name, scale) == ("fedamp_grouped", "paper"):
-            assert told != "the paper's network and clients", (name, scale, networks)
+            assert carried != "the paper's network and clients", (name, scale, networks)

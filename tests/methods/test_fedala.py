@@ -243,8 +243,8 @@ def test_fedala_beats_fedavg_where_labels_are_skewed(data):
     """At equal rounds, although what it tests holds the global model of the round before."""
     for seed in range(3):
         clients = partition.grouped(data, group_clients=3, share=0.95, test_size=20, seed=seed)
-        how = {"lr": 0.1, "batch_size": 10, "dtype": torch.float64, "seed": seed}
-        fed = Federation(data, clients, "logistic_regression", device="cpu", **how)
+        options = {"lr": 0.1, "batch_size": 10, "dtype": torch.float64, "seed": seed}
+        fed = Federation(data, clients, "logistic_regression", device="cpu", **options)
         adaptive, average = (
             run(algorithm(name), fed, 6, evaluate_every=6, progress=False).last
             for name in ("fedala", "fedavg")

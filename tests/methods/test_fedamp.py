@@ -474,9 +474,9 @@ def groups(data):
     )
 
 
-def federation(data, clients, **how):
-    how = {"lr": 1e-3, "optimizer": "adam", "batch_size": 50, "epochs": 5, **how}
-    return Federation(data, clients, "mlp", device="cpu", **how)
+def federation(data, clients, **options):
+    options = {"lr": 1e-3, "optimizer": "adam", "batch_size": 50, "epochs": 5, **options}
+    return Federation(data, clients, "mlp", device="cpu", **options)
 
 
 def inside_share(xi, groups):

@@ -11,7 +11,7 @@ from pfl_lib import Federation, algorithm, partition, run, train
 from tests.support.methods import close, go, refused, small_federation
 
 
-def normalized(data, clients, engine="auto", **how):
+def normalized(data, clients, engine="auto", **options):
     """A model with batch and layer normalization, in double precision."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -19,7 +19,7 @@ def normalized(data, clients, engine="auto", **how):
             nn.Flatten(), nn.Linear(64, 6), nn.BatchNorm1d(6), nn.ReLU(),
             nn.Linear(6, 5), nn.LayerNorm(5), nn.Linear(5, 10),
         )  # fmt: skip
-    options = {"lr": 0.1, "batch_size": 8, "dtype": torch.float64, "device": "cpu", **how}
+    options = {"lr": 0.1, "batch_size": 8, "dtype": torch.float64, "device": "cpu", **options}
     return Federation(data, clients, module, engine=engine, **options)
 
 

@@ -42,8 +42,8 @@ def simulated(fed, delays, buffer, power, lr, rounds):
 def test_known_answers_by_another_program(buffer, power, lr):
     delays, rounds = (0, 1, 3, 0), 9
     fed = LateToy(4)
-    how = {"buffer": buffer, "staleness_power": power, "lr_server": lr}
-    state = go(algorithm("fedbuff", stragglers=delays, **how), fed, rounds)
+    options = {"buffer": buffer, "staleness_power": power, "lr_server": lr}
+    state = go(algorithm("fedbuff", stragglers=delays, **options), fed, rounds)
     x, total, held, steps = simulated(fed, delays, buffer, power, lr, rounds)
     np.testing.assert_allclose(state.x.numpy(), x, atol=1e-12)
     np.testing.assert_allclose(state.total.numpy(), total, atol=1e-12)

@@ -55,9 +55,9 @@ def test_the_true_groups_help_where_they_disagree_and_false_ones_do_not(data):
     thirds = [(0, 1, 2), (3, 4, 5), (6, 7, 8, 9)]
     clients = partition.grouped(data, None, thirds, [4] * 3, [40] * 3, test_size=20)
     fed = small_federation(partition.conflicting_labels(clients, data), clients, epochs=4)
-    how = {"progress": False, "evaluate_every": 8}
+    options = {"progress": False, "evaluate_every": 8}
     fedavg, true, false = (
-        run(method, fed, 8, **how).last
+        run(method, fed, 8, **options).last
         for method in (
             algorithm("fedavg"),
             algorithm("oracle-groups"),

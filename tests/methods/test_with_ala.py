@@ -16,8 +16,8 @@ from tests.support.methods import (
 def test_fedavg_with_ala_is_fedala(federation):
     fed = federation()
     one, other = algorithm("fedala", **quick_ala()), with_ala(algorithm("fedavg"), **quick_ala())
-    how = {"participation": 0.8, "progress": False}
-    first, second = (run(method, fed, 3, **how) for method in (one, other))
+    options = {"participation": 0.8, "progress": False}
+    first, second = (run(method, fed, 3, **options) for method in (one, other))
     assert all(torch.equal(first.state[n], second.state[n]) for n in first.state)
     assert first.accuracy == second.accuracy and first.sent == second.sent
     assert (other.label, other.name) == ("FedAvg+ALA", "fedavg+ala")

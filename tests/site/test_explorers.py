@@ -133,10 +133,10 @@ def document(*explorers):
 def show(open_page, tmp_path):
     """Write explorers to a file, open it, and give the first one's element, all knobs in sight."""
 
-    def shower(*explorers, still=True, **how):
+    def shower(*explorers, still=True, **options):
         path = tmp_path / "page.html"
         path.write_text(document(*explorers), encoding="utf-8")
-        page = open_page(path.as_uri(), still=still, **how)
+        page = open_page(path.as_uri(), still=still, **options)
         page.wait_for_selector(".pfl-card")
         page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
         return page.locator(".pfl-explorer").first
@@ -489,8 +489,8 @@ def test_hostile_labels_stay_harmless(show):
     page = element.page
     assert page.locator("img, b").count() == 0
     element.locator(".pfl-handle").nth(1).focus()
-    said = element.locator(".pfl-say").text_content()
-    assert f"Client {HOSTILE[1]} keeps" in said
+    caption = element.locator(".pfl-say").text_content()
+    assert f"Client {HOSTILE[1]} keeps" in caption
     element.locator(".pfl-handle").first.focus()
     assert f"Client {HOSTILE[0]} keeps" in element.locator(".pfl-say").text_content()
 
@@ -583,8 +583,8 @@ def test_in_a_real_kernel_a_message_from_the_page_arrives():
     def run(code):
         seen = []
         client.execute_interactive(code, timeout=120, output_hook=seen.append)
-        said = "".join(m["content"]["text"] for m in seen if m["msg_type"] == "stream")
-        return said, [m["content"] for m in seen if m["msg_type"] == "comm_open"]
+        output = "".join(m["content"]["text"] for m in seen if m["msg_type"] == "stream")
+        return output, [m["content"] for m in seen if m["msg_type"] == "comm_open"]
 
     try:
         lazy = "import sys, pfl_lib.book.explore; print('anywidget' in sys.modules)"
@@ -662,8 +662,8 @@ def test_fedamp_equation_7_known_answer_and_the_alarm(show):
     assert result["xi"][0][0] == pytest.approx(1 - 200 * 0.1992791055)
     assert result["largest_alpha"] == pytest.approx(2.26193167) and result["safe_alpha"] == 1
     assert element.locator(".pfl-alarmed").count() == 3
-    said = element.locator(".pfl-say").text_content()
-    assert "clients 1, 2 and 3 is below zero" in said and "grow to 2.26" in said
+    caption = element.locator(".pfl-say").text_content()
+    assert "clients 1, 2 and 3 is below zero" in caption and "grow to 2.26" in caption
 
 
 # ---- Stragglers --------------------------------------------------------------------------------

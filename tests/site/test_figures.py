@@ -72,9 +72,9 @@ def test_on_a_phone_each_picture_stands_at_its_step(site, open_page):
     assert page.locator("figure[id^=fig-story] svg").count() == 6, "on paper all stand together"
 
 
-@pytest.mark.parametrize("how", [{"java_script_enabled": False}, {"reduced_motion": "reduce"}])
-def test_without_scripts_or_motion_the_pictures_stand_still(site, browser, how):
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, **how)
+@pytest.mark.parametrize("options", [{"java_script_enabled": False}, {"reduced_motion": "reduce"}])
+def test_without_scripts_or_motion_the_pictures_stand_still(site, browser, options):
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
     page = context.new_page()
     page.goto(f"{site}/notebooks/04_fedamp.html")
     assert page.locator("figure[id^=fig-story] svg:visible").count() == 6

@@ -451,12 +451,12 @@ def test_the_reader_draws_the_curve(show, touch):
         page.mouse.down()
         page.mouse.move(*ends[1], steps=6)
         page.mouse.up()
-    said = int(page.locator("[data-guess]").input_value())
-    assert 60 < said < 95 and page.locator(".pg-sketch").count() == 1
+    guess = int(page.locator("[data-guess]").input_value())
+    assert 60 < guess < 95 and page.locator(".pg-sketch").count() == 1
     page.locator("[data-reveal]").click()
     page.wait_for_selector(".pg-truth")
-    told = page.locator(".pg-tour").inner_text().replace("\u00a0", " ")
-    assert f"You said {said} %." in told and re.search(r"Your curve was \d+ points? off", told)
+    tour = page.locator(".pg-tour").inner_text().replace("\u00a0", " ")
+    assert f"You said {guess} %." in tour and re.search(r"Your curve was \d+ points? off", tour)
     chart.click()  # too late to draw another
     assert page.locator(".pg-truth").is_visible()
 
@@ -477,8 +477,8 @@ def test_small_it_tells_its_story_in_three_acts_and_rests(show):
         means.append(float(page.locator(".pg-b .pg-server b").inner_text().strip(" \u00a0%")))
     together, odds, like = means
     assert together > 80 and odds < 50 and like > odds + 30
-    said = page.locator(".pg-say").inner_text().replace("\u00a0", " ")
-    assert f"{like:.0f} %" in said and "Nobody told them" in said
+    caption = page.locator(".pg-say").inner_text().replace("\u00a0", " ")
+    assert f"{like:.0f} %" in caption and "Nobody told them" in caption
     page.wait_for_timeout(1500)
     assert data(page, "round") == 14 and page.evaluate("location.hash") == ""
     page.locator("[data-play]").click()  # once more from the beginning, and stop

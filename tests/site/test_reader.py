@@ -86,10 +86,12 @@ def test_references_say_the_number_that_stands_beside_the_equation(site):
     wrong, seen = [], 0
     for path in sorted(HTML.rglob("*.html")):
         text = path.read_text(encoding="utf-8")
-        for label, said in re.findall(r'href="[^"]*#equation-(eq-[a-z0-9-]+)">\(([^)]*)\)<', text):
+        for label, number in re.findall(
+            r'href="[^"]*#equation-(eq-[a-z0-9-]+)">\(([^)]*)\)<', text
+        ):
             seen += 1
-            if said != reader.equations()[label][1]:
-                wrong.append(f"{path.relative_to(HTML)}: {label} is called {said}")
+            if number != reader.equations()[label][1]:
+                wrong.append(f"{path.relative_to(HTML)}: {label} is called {number}")
     assert wrong == []
     assert seen > 100
 

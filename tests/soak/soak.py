@@ -96,19 +96,19 @@ def disk():
         try:
             data = pfl_lib.data.load("digits")
             fed = Federation(data, partition.iid(data, 10), "logistic_regression", device="cpu")
-            how = {"checkpoint": room, "progress": False}
+            options = {"checkpoint": room, "progress": False}
             method = algorithm("fedamp", self_weight=0.3)
-            run(method, fed, 3, **how)
+            run(method, fed, 3, **options)
             filler = Path(room) / "filler"
             with contextlib.suppress(OSError):  # full now
                 filler.write_bytes(bytes(MEGABYTE))
             try:
-                run(method, fed, 6, **how)
+                run(method, fed, 6, **options)
             except OSError as error:
                 message = str(error).replace(room, "FOLDER")
             assert "No space left" in message and "round-000003" in message, message
             filler.unlink()
-            resumed = run(method, fed, 6, **how)
+            resumed = run(method, fed, 6, **options)
             whole = run(method, fed, 6, progress=False)
             assert torch.equal(resumed.state.w, whole.state.w) and resumed.loss == whole.loss
             left = sorted(path.name for path in Path(room).iterdir())
@@ -132,11 +132,11 @@ def in_use():
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def load(method, fed, rounds, flat_after, **how):
+def load(method, fed, rounds, flat_after, **options):
     """Run, and see that memory does not grow after the first ``flat_after`` rounds."""
     fed.seen = []
     began = time.perf_counter()
-    history = run(method, fed, rounds, progress=False, **how)
+    history = run(method, fed, rounds, progress=False, **options)
     seconds = time.perf_counter() - began
     seen = fed.seen[1:]  # the first is for the start
     early, late = max(seen[: flat_after + 1]), max(seen[flat_after:])

@@ -147,7 +147,7 @@ def _silence(file):
 def outcome(name, argument, label):
     """("taken" or "refused", what is wrong with that or "")."""
     row, value = calls.TABLE[name], VALUES[label]()
-    said, formula = row.says.get(argument, argument), name.startswith("formulas.")
+    expected, formula = row.says.get(argument, argument), name.startswith("formulas.")
     quiet = io.StringIO()
     try:
         with (
@@ -157,7 +157,7 @@ def outcome(name, argument, label):
         ):
             calls.call(name, {argument: calls.Ready(value)})
     except (TypeError, ValueError, FileNotFoundError) as error:
-        named = formula or re.search(f"{said}|{argument}|no such file", str(error))
+        named = formula or re.search(f"{expected}|{argument}|no such file", str(error))
         return "refused", "" if named else f"does not name it: {error}"
     except Exception as error:
         in_time = formula and not isinstance(error, TimeoutError)

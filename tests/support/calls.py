@@ -246,7 +246,7 @@ TABLE = {
         {"lr": POSITIVE, "lrr": (1,), "partition": TYPE},
     ),
     "Federation.hold_out": Row(
-        lambda **how: small().hold_out(**how), {},
+        lambda **options: small().hold_out(**options), {},
         {"share": (*SHARE, 0, 1), "seed": FROM_ZERO},
     ),
     "callbacks.CSVLog": Row(callbacks.CSVLog, {"path": "log.csv"}, {"path": (None, 3, "", ".")}),

@@ -16,9 +16,9 @@ def quick_method(name):
     return method(**hyper)
 
 
-def linear_federation(data, **how):
-    how = {"lr": 0.1, "batch_size": 16, "device": "cpu", **how}
-    return Federation(data, partition.iid(data, 6), "logistic_regression", **how)
+def linear_federation(data, **options):
+    options = {"lr": 0.1, "batch_size": 16, "device": "cpu", **options}
+    return Federation(data, partition.iid(data, 6), "logistic_regression", **options)
 
 
 FEDAMP = algorithm("fedamp", self_weight=0.3)
@@ -30,8 +30,8 @@ def same(a, b):
     assert all(torch.equal(a.state[name], b.state[name]) for name in a.state)
 
 
-def scarce_federation(model="mlp", clients=4, split=0, **how):
+def scarce_federation(model="mlp", clients=4, split=0, **options):
     data = pfl_lib.data.load("digits")
     some = partition.scarce(partition.iid(data, clients=clients, seed=split), samples=20)
-    how = {"lr": 0.05, "batch_size": 8, "device": "cpu", **how}
-    return Federation(data, some, model, **how)
+    options = {"lr": 0.05, "batch_size": 8, "device": "cpu", **options}
+    return Federation(data, some, model, **options)
