@@ -1,7 +1,7 @@
-"""What happens beside the rounds: log files, trackers, early stopping, your own.
+"""Callbacks of a run: log files, experiment trackers, early stopping, your own.
 
-``pfl_lib.run(..., callbacks=[...])`` calls each of them in turn; what they see is ``Moment``.  An
-exception in a callback ends the run like any other; the checkpoints written so far stay good.
+``pfl_lib.run(..., callbacks=[...])`` calls each of them in turn with a ``Moment``.  An exception in
+a callback ends the run like any other; the checkpoints written so far stay valid.
 """
 
 import csv
@@ -19,7 +19,7 @@ from pfl_lib.methods.base import Algorithm, State
 
 @dataclass
 class Moment:
-    """Where a run is: what callbacks are handed.  ``round`` counts the rounds that are done.
+    """The state of a run, as callbacks get it.  ``round`` counts the finished rounds.
 
     >>> import pfl_lib
     >>> class Impatient(Callback):
@@ -36,16 +36,16 @@ class Moment:
 
     algorithm: Algorithm
     fed: Federation
-    rounds: int  # how many the run was asked for
+    rounds: int  # how many in all
     history: History
     state: State
     round: int = 0
     seconds: float = 0.0  # of training, since the start
-    sent: int = 0  # parameters moved, since the start
+    sent: int = 0  # parameters, since the start
     checkpoint: str | os.PathLike | None = None
 
     def stop(self, why: str) -> None:
-        """End the run after this round, which is measured; ``history.stopped`` says why."""
+        """End the run after this round, which is still measured; ``history.stopped`` says why."""
         self.history.stopped = str(why)
 
     @property
@@ -70,33 +70,33 @@ class Callback:
     """
 
     def on_start(self, now: Moment) -> None:
-        """Before the first round, or the first after a resume; what was measured is known."""
+        """Before the first round, or the first after a resume, with earlier measurements."""
 
     def on_round_end(self, now: Moment) -> None:
         """After every round."""
 
     def on_evaluate(self, now: Moment) -> None:
-        """After the models were tested: ``now.newest`` is what came out."""
+        """After the models were tested; ``now.newest`` has the results."""
 
     def on_checkpoint(self, now: Moment) -> None:
-        """After a checkpoint is safely on the disk."""
+        """After a checkpoint was written and synced to disk."""
 
     def on_end(self, now: Moment) -> None:
-        """At the end, also of a run that was broken off by an error."""
+        """At the end, also of a run that an error has ended."""
 
     def state(self) -> dict[str, Any]:
-        """What this callback must remember when the run is resumed, as plain data."""
+        """The state of this callback to be restored when the run is resumed, as plain data."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take up what :meth:`state` gave at the checkpoint, before ``on_start``."""
+        """Restore the :meth:`state` of the checkpoint; called before ``on_start``."""
 
 
 class CSVLog(Callback):
     """A table of the measurements at ``path``, one line per measured round.
 
-    The file is written anew each time, aside and then renamed, from what the run remembers: it is
-    never half a table, and a resumed run leaves no line twice.  What stood there is replaced.
+    The file is rewritten from the history each time, and renamed into place: it is never half a
+    table, and a resumed run repeats no line.  An existing file is replaced.
 
     >>> import tempfile
     >>> import pfl_lib
@@ -146,7 +146,7 @@ class TensorBoard(Callback):
         self._writer: Any = None
 
     def on_start(self, now: Moment) -> None:
-        # what a killed run wrote after its last checkpoint is cut off
+        # drop what a killed run wrote after its last checkpoint
         self._writer = self._module.SummaryWriter(str(self.folder), purge_step=now.round + 1)
         self._writer.add_text("settings", str(now.history.settings), now.round)
 
@@ -162,7 +162,7 @@ class TensorBoard(Callback):
 class MLflow(Callback):
     """A run in MLflow (needs ``pip install mlflow``): settings as parameters, curves as metrics.
 
-    ``options`` go to ``mlflow.start_run``.  A resumed run goes on in the MLflow run it began.
+    ``options`` go to ``mlflow.start_run``.  A resumed run continues its MLflow run.
 
     >>> log = MLflow(run_name="first try")  # doctest: +SKIP
     >>> pfl_lib.run(method, fed, rounds=100, callbacks=[log])  # doctest: +SKIP
@@ -201,8 +201,8 @@ class MLflow(Callback):
 class WandB(Callback):
     """A run in Weights & Biases (needs ``pip install wandb``).
 
-    ``options`` go to ``wandb.init``: project, name, mode ….  A resumed run goes on in the run it
-    began.
+    ``options`` go to ``wandb.init``: project, name, mode ….  A resumed run continues its
+    W&B run.
 
     >>> log = WandB(project="federations", mode="offline")  # doctest: +SKIP
     >>> pfl_lib.run(method, fed, rounds=100, callbacks=[log])  # doctest: +SKIP
@@ -234,14 +234,14 @@ class WandB(Callback):
 
 
 class EarlyStopping(Callback):
-    """Stop when the clients' models no longer get better on samples that were held out.
+    """Stop when the clients' models no longer improve on held-out samples.
 
     ``validation`` is the second federation of ``fed.hold_out()``: the same clients with the same
-    training samples, tested on a part of their training data.  The run's own test part plays no
+    training samples, tested on a part of their training data.  The test samples of the run play no
     role.  After ``patience`` measurements in which the mean over the clients has not improved by
-    more than ``min_delta``, the run stops and ``history.stopped`` says why.  ``metric`` is
-    "loss" or None, the federation's own (accuracy, unless it says otherwise); of errors less is
-    better.  ``validation_curve`` holds (round, value) of every measurement.
+    more than ``min_delta``, the run stops and ``history.stopped`` says why.  ``metric`` is "loss",
+    or None for the federation's own; of errors less is better.  ``validation_curve`` holds (round,
+    value) of every measurement.
 
     >>> import pfl_lib
     >>> fed, validation = pfl_lib.example().hold_out(share=0.2)
@@ -288,7 +288,7 @@ class EarlyStopping(Callback):
                 "validation must train on the samples that fed trains on: run on the first "
                 "federation of fed.hold_out(), validate on the second"
             )
-        known = now.history.rounds  # none before the first round, of whatever came before
+        known = now.history.rounds  # drop what an earlier run with this object left
         self.validation_curve = [(k, value) for k, value in self.validation_curve if k in known]
         self._judge(now)
 
@@ -321,5 +321,5 @@ class EarlyStopping(Callback):
 
 
 def _plain(name):
-    """MLflow takes letters, digits and some marks only."""
+    """A metric's name for MLflow, which accepts letters, digits and some marks only."""
     return "".join(c if c.isalnum() or c in "_-./ " else "pct" for c in name)

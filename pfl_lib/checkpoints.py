@@ -1,8 +1,8 @@
 """Checkpoints: a safetensors file for the state, a JSON file that names it and holds a checksum.
 
-The tensors are written first, the JSON last, both to the side and then renamed; a checkpoint
-exists as long as its JSON does.  The checksum is over both.  The one before is kept, for the day
-the newest is damaged.
+The tensors are written first, the JSON last, both to a temporary file that is then renamed; a
+checkpoint exists if its JSON does.  The checksum covers both.  The previous checkpoint is kept in
+case the newest is damaged.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ def save(folder, round_, tensors, record):
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"round-{round_:06d}.json"
-    # copied, since two names may share memory; what lies in a file is not, and memory is spared
+    # copied, since two names may share memory; tensors in files are not, to save memory
     kept = {n: t if _in_file(t) else t.detach().cpu().clone() for n, t in tensors.items()}
     kept = {name: t.contiguous() for name, t in kept.items()}
     try:
@@ -48,12 +48,12 @@ def save(folder, round_, tensors, record):
             "Make room there, or name another folder, and call run again: it goes on from the last"
         ) from error
     for later in [p for p in _all(folder) if _number(p) > round_]:
-        later.unlink()  # found damaged, or this run would have begun after it
+        later.unlink()  # it must be damaged: else this run would have resumed from it
     _tidy(folder, path)
 
 
 def newest(folder, settings, device):
-    """The newest sound checkpoint as (record, tensors), or None.  Other settings are refused.
+    """The newest valid checkpoint as (record, tensors), or None.  Other settings are refused.
 
     Without a ``device`` the tensors stay in the file, to be copied.
 
@@ -79,8 +79,8 @@ def newest(folder, settings, device):
             continue
         _refuse_other_settings(folder, record["settings"], settings)
         _tidy(Path(folder), path)
-        # copied: safetensors maps them where they lie in the file, and products of tensors at such
-        # odd addresses may round differently from those of the uninterrupted run
+        # copied: safetensors maps them at their unaligned place in the file, and matrix products
+        # at such addresses may round differently from those of the uninterrupted run
         if device is None:  # the caller copies them
             return record, tensors
         return record, {name: t.to(device, copy=True) for name, t in tensors.items()}
@@ -88,7 +88,7 @@ def newest(folder, settings, device):
 
 
 def atomic_write(path, write):
-    """Write in a folder at the side, make sure it is on the disk, then put it in place."""
+    """Write to a temporary folder, sync to disk, then rename into place."""
     aside = Path(tempfile.mkdtemp(prefix=ASIDE, dir=path.parent))
     try:
         side = aside / path.name
@@ -116,7 +116,7 @@ def _all(folder):
 
 
 def _tidy(folder, newest):
-    """Keep ``newest`` and the one before; remove older ones, and what a killed run left behind."""
+    """Keep ``newest`` and its predecessor; remove older ones and leftovers of killed runs."""
     for old in [p for p in _all(folder) if _number(p) <= _number(newest)][:-KEEP]:
         old.unlink()
     for tensors in folder.glob("round-*.safetensors"):
@@ -138,7 +138,7 @@ def _refuse_other_settings(folder, theirs, ours):
 
 
 def _checksum(path, record):
-    """Of the tensors beside ``path`` and of the record, written as it will be read back."""
+    """The checksum of the tensors beside ``path`` and of the record, in its form when read back."""
     digest = hashlib.sha256(json.dumps(record).encode())
     with open(path.with_suffix(".safetensors"), "rb") as file:
         while block := file.read(1 << 20):
@@ -147,7 +147,7 @@ def _checksum(path, record):
 
 
 def fsync_dir(folder):
-    """The new name itself must survive a power cut; not every system lets a folder be opened."""
+    """Sync a folder, so that new names survive a power cut; some systems cannot open folders."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:

@@ -1,6 +1,6 @@
-"""The same table in every chapter: what is shared, what is personal, who decides, what it costs.
+"""The comparison table: what is shared, what is personal, who decides, what it costs.
 
-All of it is read off the methods: see the facts of ``pfl_lib.methods.Algorithm``.
+Its entries are the facts of the methods' classes: see ``pfl_lib.methods.Algorithm``.
 """
 
 from pfl_lib import _check, methods

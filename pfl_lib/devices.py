@@ -1,4 +1,4 @@
-"""Several GPUs for one federation: its clients are dealt out to them."""
+"""One federation on several GPUs, which share its clients."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -56,11 +56,11 @@ class OnDevices(FederationWrapper):
         return self._with([fed.with_part(positions) for fed in self._copies])
 
     def describe(self) -> dict[str, Any]:
-        """As on one device: a run may go on with more of them, or with fewer."""
+        """As on one device, so that a run can be resumed with more or fewer devices."""
         return self.fed.describe()
 
     def perform(self, work: Work, who: Tensor) -> dict[str, Tensor]:
-        """Have the clients ``who`` do ``work``, each on its device; the rows as they end."""
+        """Let the clients ``who`` do ``work``, each on its device; returns the rows afterwards."""
         clients = checked_clients(self, who)
         check_work(self, work, clients)
 
@@ -92,7 +92,7 @@ class OnDevices(FederationWrapper):
             at = torch.tensor(rows, device=self.device)
             parts.append((at, begin(fed, at, torch.tensor([clients[r] for r in rows]))))
         whole: dict[str, Tensor] = {}
-        for at, part in parts:  # from here on one waits
+        for at, part in parts:  # waiting begins here
             for name, some in part.items():
                 empty = torch.empty(len(clients), *some.shape[1:], dtype=some.dtype)
                 into = whole.setdefault(name, empty.to(self.device))
@@ -100,7 +100,7 @@ class OnDevices(FederationWrapper):
         return whole
 
     def _dealt(self, clients: list[int]) -> list[tuple[Any, list[int]]]:
-        """Which device takes which rows: like cards, those with most samples first."""
+        """Which device gets which rows: dealt in turn, those with the most samples first."""
         order = sorted(range(len(clients)), key=lambda row: -self.sample_counts[clients[row]])
         hands = [order[first :: len(self._copies)] for first in range(len(self._copies))]
         return [(fed, hand) for fed, hand in zip(self._copies, hands) if hand]

@@ -1,8 +1,8 @@
-"""Clients that send something else than what they trained, by fault (``Faulty``) or to hide it
-(``Masked``), and a watch on what clients send (``Guarded``, which every run uses).
+"""Wrappers around a federation that change what clients send, or check it.
 
-Each is a federation like the one it is given, but for what is sent.  No algorithm knows of them,
-so every algorithm runs on them.
+Clients may send something other than what they trained, by fault (``Faulty``) or to hide it
+(``Masked``); ``Guarded``, which every run uses, checks results before they are mixed.  A wrapper is
+a federation itself.  Methods do not know of wrappers, so every method runs on them.
 """
 
 import dataclasses
@@ -20,32 +20,32 @@ from pfl_lib.federation import Federation, checked_clients, checked_federation
 from pfl_lib.random import keyed_generator
 from pfl_lib.work import DeprecatedTrain, Settings, Work
 
-#: What a faulty client does, and how strongly unless said otherwise.
+#: The kinds of faults, with their default strengths.
 KINDS = {"sign_flip": 1.0, "scale": 10.0, "noise": 1.0, "stale": None}
 HUGE = 1e4  # no sound parameter is so large; only from here on can a loss overflow
 
 
 @dataclass(eq=False)
 class FederationWrapper(DeprecatedTrain):
-    """The federation ``fed``; ``on_result(...)`` decides what becomes of its clients' results.
+    """A wrapper around ``fed`` that may change its clients' results: see ``on_result``.
 
     >>> import pfl_lib
     >>> class Untouched(FederationWrapper):
     ...     def on_result(self, work, done, who):
     ...         return done
     >>> fed = Untouched(pfl_lib.example())
-    >>> fed.m  # all else is as it was
+    >>> fed.m  # all else is unchanged
     8
     """
 
     fed: Federation
 
     def on_result(self, work: Work, done: dict[str, Tensor], who: Tensor) -> dict[str, Tensor]:
-        """The rows that count as the result of ``work``; the clients ``who`` came with ``done``."""
+        """The rows to use as the result of ``work``; the clients ``who`` returned ``done``."""
         raise NotImplementedError
 
     def perform(self, work: Work, who: Tensor) -> dict[str, Tensor]:
-        """A method's own local step; the rows as they come back."""
+        """Let the clients ``who`` do ``work``; returns the rows after ``on_result``."""
         return self.on_result(work, self.fed.perform(work, who), who)
 
     def at(self, k: int) -> Self:
@@ -55,17 +55,17 @@ class FederationWrapper(DeprecatedTrain):
         return dataclasses.replace(self, fed=self.fed.with_part(positions))
 
     def describe(self) -> dict[str, Any]:
-        """What a run must agree on to be resumed, what is sent included."""
+        """Everything a run must agree on to be resumed, the wrapper's own settings included."""
         names = [f.name for f in dataclasses.fields(self) if f.name != "fed" and f.compare]
         mine = {name: getattr(self, name) for name in names}
         plain = {name: list(v) if isinstance(v, tuple) else v for name, v in mine.items()}
         inside, kind, number = self.fed.describe(), type(self).__name__, 2
         name = kind
-        while name in inside:  # one of its kind is around ``fed`` already
+        while name in inside:  # ``fed`` has a wrapper of this kind already
             name, number = f"{kind} {number}", number + 1
         return {**inside, name: plain}
 
-    # what methods and ``run`` ask for is the wrapped federation's own
+    # the rest of the interface is the wrapped federation's
 
     @property
     def m(self) -> int:
@@ -155,7 +155,9 @@ class FederationWrapper(DeprecatedTrain):
     ) -> tuple[Tensor, Tensor]:
         return self.fed.evaluate(w, who, split)
 
-    def __getattr__(self, name: str) -> Any:  # what only some federations have, such as ``data``
+    def __getattr__(
+        self, name: str
+    ) -> Any:  # attributes of some federations only, such as ``data``
         if name == "fed" or name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.fed, name)
@@ -163,12 +165,12 @@ class FederationWrapper(DeprecatedTrain):
 
 @dataclass(eq=False)
 class OtherUploads(FederationWrapper):
-    """The federation ``fed``, whose clients send ``sends(...)`` instead of what they trained.
+    """The federation ``fed``, whose clients send ``sends(...)`` instead of their trained models.
 
     >>> import pfl_lib
     >>> class Silent(OtherUploads):
     ...     def sends(self, began, trained, who, tag):
-    ...         return began  # what they were given, as if they had not trained
+    ...         return began  # their starting models, as if they had not trained
     >>> fed = Silent(pfl_lib.example())
     >>> history = pfl_lib.run(pfl_lib.algorithm("fedavg"), fed, rounds=2, progress=False)
     >>> history.mean[0] == history.mean[1]  # nobody learned anything
@@ -176,7 +178,7 @@ class OtherUploads(FederationWrapper):
     """
 
     def sends(self, began: Tensor, trained: Tensor, who: list[int], tag: str) -> Tensor:
-        """What the clients ``who`` send, having begun at the rows of ``began``."""
+        """What the clients ``who`` send, given starting and trained models, one row per client."""
         raise NotImplementedError
 
     def on_result(self, work: Work, done: dict[str, Tensor], who: Tensor) -> dict[str, Tensor]:
@@ -188,7 +190,7 @@ class OtherUploads(FederationWrapper):
 
 @dataclass(eq=False)
 class Faulty(OtherUploads):
-    """The federation ``fed``, in which ``clients`` train as asked and then send something else.
+    """The federation ``fed``, in which ``clients`` train correctly and then send something else.
 
     With w the trained model, s the ``strength`` and ``of="model"`` they send, by ``kind``:
 
@@ -197,11 +199,10 @@ class Faulty(OtherUploads):
     * ``"noise"``: w plus Gaussian noise of about s times the length of w;
     * ``"stale"``: the model they began this round with, as if they never trained (no strength).
 
-    ``of="update"`` does the same to what training changed, w − (the model they began with), which
-    leaves the sent model near the others.  A second model that is trained for itself (Ditto, APFL,
-    pFedMe) stays unspoiled; what a client keeps of the row it sends (FedRep's head, the models that
-    FedPHP, FedALA and PartialFed inherit) does not, nor what it would have sent in Separate: look
-    at the models of the ``honest`` clients only.
+    ``of="update"`` does the same to the update, w − (the model they began with), which leaves the
+    sent model near the others.  A second model that is never sent (Ditto, APFL, pFedMe) stays
+    intact; what a client keeps of the row it sends (FedRep's head, the models that FedPHP, FedALA
+    and PartialFed inherit) does not.  So judge the models of the ``honest`` clients only.
 
     >>> from pfl_lib import train
     >>> from pfl_lib.book.theory import QuadraticFederation
@@ -233,13 +234,13 @@ class Faulty(OtherUploads):
 
     @property
     def honest(self):
-        """The indices of the clients that send what they trained."""
+        """The indices of the clients without a fault."""
         return torch.tensor([i for i in range(self.fed.m) if i not in self.clients])
 
     def heard(self, xi):
-        """The part of what honest clients hear from others that comes from faulty ones, on average.
+        """The share of the faulty clients in what honest clients receive from others, on average.
 
-        If the faulty speak as loudly as everybody else, that is their number over m − 1.
+        With equal weights for all others, it is the number of faulty clients over m − 1.
         """
         others = xi.detach().cpu().clone().fill_diagonal_(0)[self.honest]
         return (others[:, list(self.clients)].sum(1) / others.sum(1).clamp(min=1e-30)).mean().item()
@@ -271,11 +272,11 @@ class Masked(OtherUploads):
     """The federation ``fed`` under secure aggregation, in its simplest form.
 
     Each pair of clients agrees on a secret random vector; one adds it to its upload, the other
-    takes it away.  A single upload then looks like noise of standard deviation ``scale`` a pair,
-    but in the average of all, weighted by the samples, the masks cancel.  Real protocols compute
-    with whole numbers, where a mask hides perfectly, and cope with clients that vanish.
+    subtracts it.  A single upload then looks like noise of standard deviation ``scale`` per pair,
+    but in the average over all clients, weighted by sample counts, the masks cancel.  Real
+    protocols compute with integers, where a mask hides perfectly, and tolerate dropouts.
 
-    A simulation only: methods whose clients go on from the very model they sent go on from the
+    A simulation only: methods whose clients continue from the model they sent continue from the
     masked one.
 
     >>> from pfl_lib import train
@@ -302,12 +303,12 @@ class Masked(OtherUploads):
                 drawn = torch.randn(trained.shape[1], generator=keyed_generator(*key))
                 masks[row] += drawn
                 masks[other] -= drawn
-        share = self.fed.sizes[who] / self.fed.sizes[who].mean()  # what cancels is n_i·mask_i
+        share = self.fed.sizes[who] / self.fed.sizes[who].mean()  # n_i·mask_i cancels
         return trained + self.scale * masks.to(trained) / share[:, None]
 
 
 class BrokenClients(FloatingPointError):
-    """Clients came back with what is not finite; ``found`` holds (client, what) of each.
+    """Clients returned non-finite values; ``found`` holds (client, what) for each.
 
     >>> print(BrokenClients([(3, "its model"), (5, "its model")]))
     its model of clients 3, 5 is no longer finite
@@ -319,7 +320,7 @@ class BrokenClients(FloatingPointError):
 
 
 def in_words(found):
-    """What is broken, and whose, in words.
+    """A phrase that names the broken values and their clients.
 
     >>> in_words([(3, "its model")])
     'its model of client 3 is no longer finite'
@@ -330,7 +331,7 @@ def in_words(found):
 
 
 def named(clients):
-    """Clients in words; of many the first ten.
+    """A phrase that names clients, at most the first ten.
 
     >>> named([5, 3])
     'clients 3, 5'
@@ -341,11 +342,11 @@ def named(clients):
 
 @dataclass(eq=False)
 class Guarded(FederationWrapper):
-    """The federation ``fed``, whose clients' results are looked at before anyone mixes them.
+    """The federation ``fed``, whose clients' results are checked before they are mixed.
 
-    What is NaN or infinite, and a model whose loss on its client's own training data is, raises
-    ``BrokenClients``; with ``restore`` it is replaced by what the client began with, its last
-    good one, and ``found`` remembers (client, what).
+    A value that is not finite, or a model whose loss on its client's training data is not, raises
+    ``BrokenClients``; with ``restore`` it is replaced by the client's starting value, and ``found``
+    records (client, what).
 
     >>> from pfl_lib import train
     >>> from pfl_lib.book.theory import QuadraticFederation
@@ -380,7 +381,7 @@ class Guarded(FederationWrapper):
         return done
 
     def _without_loss(self, w, who, huge):
-        """Which of the rows ``huge`` have a loss that is not finite."""
+        """Those of the rows ``huge`` whose loss is not finite."""
         if not len(huge):
             return huge[:0]
         _, loss = self.fed.evaluate(w[huge], who[huge], split="train")
@@ -389,10 +390,10 @@ class Guarded(FederationWrapper):
 
 @dataclass(eq=False)
 class Answering(FederationWrapper):
-    """The federation ``fed``, in which clients that do not answer are no reason to stop.
+    """The federation ``fed``, which tolerates clients that do not answer.
 
-    They keep the rows they were given to begin with, and ``lost`` remembers who they are.  They get
-    no more work, and their tests are NaN: the model that was to be tested is unknown.
+    They keep their starting rows and are recorded in ``lost``.  They get no more work, and their
+    tests are NaN, since their models are unknown.
 
     >>> import pfl_lib
     >>> from pfl_lib import train
@@ -426,7 +427,7 @@ class Answering(FederationWrapper):
     def evaluate(
         self, w: Tensor, who: Tensor | None = None, split: str = "test"
     ) -> tuple[Tensor, Tensor]:
-        """Accuracy and mean loss, as the federation has them; NaN for the lost."""
+        """Accuracy and mean loss as in ``fed``, NaN for lost clients."""
         who = self.everyone if who is None else torch.as_tensor(who)
         here = (~self._is_lost(who)).nonzero().flatten()
         if len(here) == len(who):

@@ -39,9 +39,9 @@ class History:
     loss: list[list[float]] = field(default_factory=list)
     extra_models: dict[str, list[list[float]]] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)  # of training, since the start
-    sent: list[int] = field(default_factory=list)  # parameters moved, since the start
+    sent: list[int] = field(default_factory=list)  # parameters, since the start
     broken: list[dict] = field(default_factory=list)  # clients that were not finite, and when
-    state: Any = None  # the last state of the algorithm
+    state: Any = None  # the last state of the method
     stopped: str = ""  # why a callback ended the run before its last round
 
     @property
@@ -51,7 +51,7 @@ class History:
 
     @property
     def mean(self):
-        """Mean accuracy over clients, one number a recorded round."""
+        """Mean accuracy over clients, one number per recorded round."""
         return [_mean(row) for row in self.accuracy]
 
     @property
@@ -62,7 +62,7 @@ class History:
     @property
     def best(self):
         """Best mean accuracy over the rounds: the papers' number.  It is chosen on the test data,
-        so it flatters."""
+        so it is biased upwards."""
         way = _objectives.sign(self.metric)
         return max(_measured(self.mean), key=lambda value: way * value, default=math.nan)
 
@@ -168,7 +168,7 @@ class History:
         }
 
     def save(self, path):
-        """Write the record as JSON, to the side first and then renamed."""
+        """Write the record as JSON, atomically."""
         text = json.dumps(self.record())
         atomic_write(Path(path), lambda side: side.write_text(text))
 
@@ -192,17 +192,17 @@ class History:
 
 
 def _measured(values):
-    """Those that are numbers: NaN stands for what was not measured."""
+    """The values that were measured, that is, are not NaN."""
     return [a for a in values if a == a]
 
 
 def _worst(values, share, metric):
-    """Mean of the worst ``share`` of what was measured: the lowest, or of errors the highest."""
+    """Mean of the worst ``share`` of the measured values: the lowest, or of errors the highest."""
     ordered = sorted(_measured(values), reverse=_objectives.sign(metric) < 0)
     return _mean(ordered[: max(1, math.ceil(share * len(ordered)))])
 
 
 def _mean(values):
-    """The mean of what was measured; NaN if nothing was."""
+    """The mean of the measured values; NaN if there is none."""
     values = _measured(values)
     return sum(values) / len(values) if values else math.nan

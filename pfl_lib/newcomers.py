@@ -1,6 +1,6 @@
-"""Clients that come after training: which model each method gives them, and how good it is.
+"""Clients that join after training: which model each method gives them, and how good it is.
 
-A method says it in words (``newcomer``) and does it (``newcomer_models``): see
+Each method describes this (``newcomer``) and implements it (``newcomer_models``): see
 ``pfl_lib.methods.Algorithm``.  :func:`pfl_lib.partition.set_aside` makes newcomers of some clients.
 """
 
@@ -36,7 +36,7 @@ class Served:
 
     @property
     def mean(self) -> float:
-        """Mean accuracy over the newcomers, or of what else the metric is."""
+        """Mean accuracy (or other metric) over the newcomers."""
         return self.accuracy.double().nanmean().item()
 
     @property
@@ -59,9 +59,9 @@ def serve_newcomers(
 ) -> Served:
     """Serve ``newcomers``, who took no part in the run on ``fed`` that ended in ``state``.
 
-    Both federations have the same model.  A newcomer trains at most what a client trains in a
-    round, for as many epochs as ``newcomers`` says; the members' models stay as they are.  Where
-    settings of a method change with the rounds, ``fed.at(k)`` says which round it is.
+    Both federations have the same model.  A newcomer trains at most as much as a client does in a
+    round, by the settings of ``newcomers``; the members' models stay unchanged.  Where settings of
+    a method change with the rounds, pass ``fed.at(k)``.
 
     >>> import pfl_lib
     >>> data = pfl_lib.data.load("digits")
@@ -100,10 +100,10 @@ def compare_newcomers(
     algorithms: Mapping[str, Algorithm | str] | None = None,
     progress: bool = True,
 ) -> Shown:
-    """Train every method on ``fed``, serve ``newcomers``, and show who fares how: a table.
+    """Train every method on ``fed``, serve ``newcomers``, and return a table of the results.
 
-    ``algorithms`` are methods by the name of their row; by default every method of the library
-    with its usual hyper-parameters, but those that ask for known groups where ``fed`` has none.
+    ``algorithms`` maps names of rows to methods; by default all methods of the library with default
+    hyper-parameters, without those that need known groups where ``fed`` has none.
 
     >>> import pfl_lib
     >>> data = pfl_lib.data.load("digits")

@@ -1,13 +1,13 @@
-"""Differential privacy of whole clients and of single samples: bounds, noise, what they promise.
+"""Differential privacy of whole clients and of single samples: clipping, noise, and guarantees.
 
-Of whole clients: ``private(method, ...)`` is for methods that need only a sum: noise is added once,
-to the sum.  ``PrivateUploads`` is for those that need single models: each upload carries all the
-noise itself.  Of single samples: ``PrivateSamples`` bounds each sample's gradient in every local
-step and adds noise there (DP-SGD), whatever the method.
+Client level: ``private(method, ...)`` is for methods that only need a sum, to which noise is added
+once.  ``PrivateUploads`` is for those that need individual models: each upload carries all the
+noise itself.  Sample level: ``PrivateSamples`` clips each sample's gradient in every local step and
+adds noise there (DP-SGD), whatever the method.
 
-Where everything takes part in every step the account is exact and needs no library: Gaussian noise
-composes to one Gaussian (Dong et al. 2022).  Where samples are drawn (``rate`` below 1) it is kept
-by Opacus: ``pip install 'pfl_lib[privacy]'``.
+Without sampling the accounting is exact and needs no library, since Gaussian noise composes to one
+Gaussian (Dong et al. 2022).  With Poisson sampling (``rate`` below 1) it is done by Opacus: ``pip
+install 'pfl_lib[privacy]'``.
 """
 
 import math
@@ -42,8 +42,8 @@ def delta_of(epsilon, noise, rounds):
 def epsilon_of(noise, rounds, delta, rate=1.0):
     """The smallest ε with which ``rounds`` noisy sums are (ε, δ)-differentially private.
 
-    ``rate`` is the probability with which each one takes part in a sum, on its own (Poisson
-    sampling); below 1 it needs Opacus, whose account is at most 0.01 above the true ε.
+    ``rate`` is the probability of taking part in a sum, independently of others (Poisson
+    sampling); below 1 it needs Opacus, whose bound is at most 0.01 above the true ε.
 
     >>> round(epsilon_of(noise=2.0, rounds=10, delta=1e-3), 2)
     5.59
@@ -76,7 +76,7 @@ def noise_for(epsilon, rounds, delta, rate=1.0):
     full = float(brentq(lambda z: delta_of(epsilon, z, rounds) - delta, low, high, xtol=1e-12))
     if _rate(rate) == 1:
         return full
-    low = full  # drawing samples never needs more noise
+    low = full  # sampling never needs more noise
     while _sampled_epsilon(low, rounds, delta, rate) < epsilon:
         low, full = low / 2, low
     while full - low > 2e-3 * full:  # ``full`` is always enough
@@ -97,13 +97,13 @@ def _sampled_epsilon(noise, rounds, delta, rate):
     account = accountants.PRVAccountant()
     noise = _check.positive("noise", noise)
     account.history = [(noise, float(rate), _check.whole("rounds", rounds))]
-    with warnings.catch_warnings():  # about what it does not use: a logarithm of 0, large orders
+    with warnings.catch_warnings():  # about orders that it does not use
         warnings.simplefilter("ignore")
         return float(account.get_epsilon(delta=delta))
 
 
 def clipped(updates, clip):
-    """Rows longer than ``clip`` shortened to that length.
+    """Rows scaled down to length ``clip`` where they are longer.
 
     >>> clipped(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), clip=1.0)
     tensor([[0.6000, 0.8000],
@@ -119,9 +119,10 @@ def private(method, clip, noise, seed=0):
     """``method``, a method that averages, with bounded updates and a noisy sum.
 
     The new model is x + (Σ clipped(w_i − x) + noise·clip·g) / m with g standard normal: the plain
-    mean, since numbers of samples are private too.  What never leaves a client is neither bounded
-    nor noisy.  The promise: ``epsilon_of(noise, rounds, delta)``, for adding or leaving out one
-    client.  Whoever adds the noise must be trusted, or it is added under secure aggregation.
+    mean, since sample counts are private too.  What never leaves a client is neither clipped nor
+    noisy.  The guarantee is ``epsilon_of(noise, rounds, delta)``, for adding or removing one
+    client. The server that adds the noise must be trusted, or the noise be added under secure
+    aggregation.
 
     >>> import pfl_lib
     >>> method = private(pfl_lib.algorithm("fedavg"), clip=1.0, noise=0.1)
@@ -146,11 +147,11 @@ def private(method, clip, noise, seed=0):
 
 @dataclass(eq=False)
 class PrivateUploads(OtherUploads):
-    """The federation ``fed``, each of whose uploads is bounded and noisy on its own.
+    """The federation ``fed`` with every single upload clipped and noisy.
 
-    A client sends what it began with plus clipped(update) plus ``noise``·2·``clip``·g.  Any two
-    updates differ by at most 2·clip, so each round is as private as one noisy sum, and that against
-    the server too: ``epsilon_of(noise, rounds, delta)`` holds for whatever client i does.
+    A client sends its starting model plus clipped(update) plus ``noise``·2·``clip``·g.  Any two
+    updates differ by at most 2·clip, so each round is as private as one noisy sum, even against the
+    server: ``epsilon_of(noise, rounds, delta)`` holds for any change of one client's data.
 
     >>> import pfl_lib
     >>> fed = PrivateUploads(pfl_lib.example(), clip=1.0, noise=1.0)
@@ -176,21 +177,20 @@ class PrivateUploads(OtherUploads):
         return began + clipped(trained - began, self.clip) + size * torch.stack(drawn).to(trained)
 
 
-#: Local steps that have a private form, and its name.
+#: Local steps with a private form: {step: its private form}.
 PRIVATE_STEPS = {"descend": "private descend", "ala": "private ala"}
 
 
 @dataclass(eq=False)
 class PrivateSamples(FederationWrapper):
-    """The federation ``fed``, in whose local steps no sample counts for much (DP-SGD).
+    """The federation ``fed`` with local steps that are private in each sample (DP-SGD).
 
-    A step takes each of the client's samples with probability ``rate``, shortens each one's
-    gradient to ``clip`` and adds noise of ``noise``·``clip`` to their sum; a pass over the data is
-    1/rate steps (Abadi et al. 2016).  Whatever a client sends, now and later, to the server or to
-    others, is then private in each of its samples, with the ε of ``epsilon(delta)``, for adding or
-    leaving out one sample (how many there are is not hidden).  It needs no trust in the server.
-    Noise is keyed, so that runs can be repeated and resumed: whoever knows the seed can take it off
-    again.
+    A step samples each of the client's data with probability ``rate``, clips each gradient to
+    ``clip`` and adds noise of ``noise``·``clip`` to their sum; a pass over the data is 1/rate steps
+    (Abadi et al. 2016).  Whatever a client sends, now and later, to the server or to others, is
+    then private in each of its samples, with the ε of ``epsilon(delta)``, for adding or removing
+    one sample (the number of samples is not hidden).  The server need not be trusted.  Noise is
+    keyed, so that runs can be repeated and resumed: with the seed it can be removed again.
 
     Steps without a private form are refused, and so is a second phase with the same tag in one
     round, whose noise would be the same (FedALA: ``max_epochs=1``).
@@ -205,7 +205,7 @@ class PrivateSamples(FederationWrapper):
     clip: float = 1.0
     noise: float = 1.0
     rate: float = 1.0
-    # by round and tag, how many steps each client has made; no part of what a run must agree on
+    # steps made by each client, by round and tag; no setting, so not part of ``describe``
     made: dict[tuple[int, str], dict[int, int]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self):
@@ -252,11 +252,11 @@ class PrivateSamples(FederationWrapper):
         return done
 
     def steps_of(self, client):
-        """How many noisy steps this client has made."""
+        """The number of noisy steps this client has made."""
         return sum(steps.get(client, 0) for steps in self.made.values())
 
     def epsilon(self, delta):
-        """The ε of what the busiest client has sent so far, for this δ."""
+        """The ε at this δ of the client that has made the most steps so far."""
         rounds = sorted({k for k, _ in self.made})
         if not rounds:
             return 0.0

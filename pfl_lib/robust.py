@@ -1,7 +1,7 @@
-"""Averages that a few wrong models cannot move far: median, trimmed mean, Krum.
+"""Robust averages, which a few wrong models cannot move far: median, trimmed mean, Krum.
 
-``robust(method, rule)`` puts one of them in the place of the weighted mean of any method that
-averages.  None of them looks at numbers of samples: a client could lie about those too.
+``robust(method, rule)`` replaces the weighted mean of any method that averages by one of them.
+They ignore sample counts, about which a client could lie, too.
 """
 
 import torch
@@ -11,7 +11,7 @@ from pfl_lib.methods._averaging import with_average
 
 
 def coordinate_median(W):
-    """In each coordinate the middle one of the clients' numbers (the mean of the two middle ones).
+    """The coordinate-wise median of the clients' models (the mean of the two middle values).
 
     Yin et al. 2018, Definition 1.
 
@@ -24,7 +24,7 @@ def coordinate_median(W):
 
 
 def trimmed_mean(W, faulty):
-    """In each coordinate the mean without the ``faulty`` smallest and as many largest numbers.
+    """The coordinate-wise mean without the ``faulty`` smallest and largest values.
 
     Yin et al. 2018, Definition 2, with β = faulty / m.
 
@@ -80,8 +80,8 @@ RULES = {
 def robust(method, rule="median", faulty=0):
     """``method``, a method that averages, with ``rule`` in place of its weighted mean.
 
-    ``rule`` is "median", "trimmed mean", "krum" or "multi-krum", ``faulty`` how many wrong models
-    the last three are to stand.
+    ``rule`` is "median", "trimmed mean", "krum" or "multi-krum", ``faulty`` the number of wrong
+    models that the last three must tolerate.
 
     >>> import pfl_lib
     >>> from pfl_lib.faults import Faulty

@@ -20,7 +20,7 @@ from pfl_lib.history import History
 from pfl_lib.methods.base import Algorithm, State, as_method
 from pfl_lib.random import keyed_generator
 
-#: What becomes of a client whose model or loss is no longer finite.
+#: What to do about a client whose model or loss is no longer finite.
 BROKEN = ("stop", "drop", "restore")
 ADVICE = "a smaller learning rate, or a smaller step on the server, usually helps"
 
@@ -42,19 +42,19 @@ def run(
 ) -> History:
     """Run ``algorithm`` on ``fed`` for ``rounds`` rounds; resume where ``checkpoint`` ends.
 
-    A name, such as "fedavg", is the method with its usual hyper-parameters.
-    ``participation`` is the share of clients that take part in a round, drawn anew each round by
+    A name, such as "fedavg", means the method with its default hyper-parameters.
+    ``participation`` is the share of clients that take part in a round, drawn anew each round from
     the federation's seed.  Models are tested every ``evaluate_every`` rounds and after the last.
-    ``test_clients`` are the numbers of those that are asked for a test (None: all of them); the
-    others have NaN in the history.  With ``state_folder`` the clients' own rows live there, in
-    memory-mapped files, and take memory in the rounds they take part in; the numbers are the same,
-    and so are checkpoints, so that a run may go on with or without it.
+    ``test_clients`` are the clients to be tested (None: all); the others have NaN in the history.
+    With ``state_folder`` the clients' rows are kept in memory-mapped files there and only take
+    memory in rounds in which they take part; numbers and checkpoints are the same, so that a run
+    can be resumed with or without it.
     ``callbacks`` are notified of every step: see :mod:`pfl_lib.callbacks`.
 
-    A client whose training ends in NaN or infinity is noticed before its model is sent.
-    ``broken="stop"`` ends the run there, "drop" repeats the round as if the client had stayed
-    away, "restore" puts back the model it began the round's training with; ``history.broken``
-    says which clients, and when.
+    A client whose training ends in NaN or infinity is detected before its model is mixed.
+    ``broken="stop"`` ends the run with an error, "drop" repeats the round without the client,
+    "restore" gives it back the model it began to train from; ``history.broken`` records which
+    clients, and when.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("fedavg")
@@ -165,7 +165,7 @@ def _checked_callbacks(callbacks: Any) -> tuple[Callback, ...]:
 def _begin(
     now: Moment, evaluate_every: int, callbacks: Sequence[Callback], state_folder: Any
 ) -> None:
-    """Begin with the method's first state, or where the newest checkpoint ends."""
+    """Begin with the method's initial state, or with that of the newest checkpoint."""
     settings, on_disk = now.history.settings, state_folder is not None
     device = None if on_disk else now.fed.device
     found = now.checkpoint and checkpoints.newest(now.checkpoint, settings, device)
@@ -183,7 +183,7 @@ def _begin(
     now.state, now.round = _placed(tensors, now.fed, state_folder), record["round"]
     now.seconds, now.sent = record["elapsed"], record["moved"]
     now.history = History(**record["history"])
-    stopped, now.history.stopped = now.history.stopped, ""  # callbacks may stop it again
+    stopped, now.history.stopped = now.history.stopped, ""  # callbacks may stop the run again
     if not stopped:
         _forget_early(now, evaluate_every)
     for name, one in _by_name(callbacks).items():
@@ -197,14 +197,14 @@ def _placed(tensors: Mapping[str, Any], fed: Any, state_folder: Any) -> State:
 
 
 def _forget_early(now: Moment, evaluate_every: int) -> None:
-    """Leave out what was measured as the last round, and is not the last any more."""
+    """Drop a measurement that was made only because its round was the last of a shorter run."""
     early = bool(now.round % evaluate_every) and now.history.rounds[-1:] == [now.round]
     if early and now.round < now.rounds:
         now.history.forget_last()
 
 
 def _by_name(callbacks: Sequence[Callback]) -> dict[str, Callback]:
-    """Callbacks by the names under which checkpoints remember them."""
+    """Callbacks by their names in checkpoints."""
     return {f"{number} {type(one).__name__}": one for number, one in enumerate(callbacks)}
 
 
@@ -264,10 +264,10 @@ def participants(fed, share, k):
 
 
 def _guarded_round(algorithm, state, fed, who, broken, history):
-    """The state after a round, and who was part of it.
+    """The state after a round, and its participants.
 
     States are never changed in place and random draws are keyed, so that a round repeated without
-    a broken client is the round in which it stayed away.
+    a broken client is the same as if the client had not taken part.
     """
     where = f"{algorithm.label}, round {fed.k + 1}"
     while True:
@@ -298,13 +298,13 @@ def _note(history, fed, found, then):
 def _measure(now: Moment, broken: str, tested: list[int] | None) -> None:
     history, algorithm, state = now.history, now.algorithm, now.state
     where = f"{algorithm.label}, round {now.round}"
-    # some methods train once more, for the test
+    # some methods train once more for the test, so clients may be lost here, too
     fed = Answering(
         now.fed.at(now.round - 1), set() if tested is None else set(range(now.fed.m)) - set(tested)
     )
-    silent = set(fed.lost)  # they are not to be tested
+    silent = set(fed.lost)  # these are not tested
     accuracy, loss = fed.evaluate(algorithm.personal(state, fed))
-    absent = accuracy.isnan() & loss.isnan()  # a model that is broken still has an accuracy
+    absent = accuracy.isnan() & loss.isnan()  # a broken model still has an accuracy
     lost = [i for i in absent.nonzero().flatten().tolist() if i not in silent]
     spoiled = (~torch.isfinite(loss) & ~absent).nonzero().flatten().tolist()
     found = [(i, "test loss") for i in spoiled]
@@ -327,7 +327,7 @@ def _measure(now: Moment, broken: str, tested: list[int] | None) -> None:
 
 
 def _refuse_broken_models(algorithm, changed, k):
-    """The clients sent finite models; should the server's own step have spoiled them, stop."""
+    """Stop if the server's step made values non-finite; the clients' models were checked before."""
     for name, tensor in changed.items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise FloatingPointError(

@@ -16,7 +16,7 @@ NAMED = ("spfl", "alternating")
 
 @dataclass(frozen=True)
 class Timetable:
-    """``delays[i]`` are client i's delays, one absence after the other, then again from the first.
+    """``delays[i]`` are client i's delays in successive absences, repeated cyclically.
 
     >>> print(timetable([0, 2, (1, 0)], clients=3).draw(rounds=6))
     0 ↕↕↕↕↕↕
@@ -43,7 +43,7 @@ class Timetable:
         return [i for i in self.arrivals(k) if self._place(i, k)[0] == 0]
 
     def draw(self, rounds):
-        """One line a client: ↓ pulls, ↑ uploads, ↕ both in one round, · away."""
+        """One line per client: ↓ pulls, ↑ uploads, ↕ both in one round, · away."""
         signs = {(True, True): "↕", (True, False): "↓", (False, True): "↑", (False, False): "·"}
         width = len(str(len(self.delays) - 1))
         lines = []
@@ -54,7 +54,7 @@ class Timetable:
         return "\n".join(lines)
 
     def _place(self, i, k):
-        """Rounds gone since client i's last pull, and rounds left until it uploads."""
+        """Rounds since client i's last pull, and rounds until it uploads."""
         ends = list(accumulate(q + 1 for q in self.delays[i]))
         place = k % ends[-1]
         for end, q in zip(ends, self.delays[i]):
@@ -63,12 +63,13 @@ class Timetable:
 
 
 def timetable(stragglers, clients):
-    """The timetable that ``stragglers`` stands for, in a federation of ``clients`` clients.
+    """The timetable given by ``stragglers`` in a federation of ``clients`` clients.
 
     * ``"spfl"``: the last half of the clients, with delays 1 to 5 in turn; ten clients give the
       setting of SPFL Sec. 4.2, every arrival of a straggler being a late one;
     * ``"alternating"``: the same clients and delays, but after each late arrival a straggler is on
-      time once, as in that paper's public code; a server that drops late models hears them too;
+      time once, as in that paper's public code; then even a server that drops late models uses
+      them;
     * a number s: the last s clients, with delays 1, 2, …, s; 0 means nobody is late;
     * one entry per client: its delay, or several delays that follow each other.
 

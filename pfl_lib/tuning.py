@@ -1,4 +1,4 @@
-"""Hyper-parameters by trial: every combination of a grid, judged on samples that were held out."""
+"""Hyper-parameter tuning: a grid search, judged on held-out training samples."""
 
 import hashlib
 import itertools
@@ -26,8 +26,8 @@ LOCAL = tuple(one.name for one in fields(Settings) if one.name != "seed")
 
 @dataclass(frozen=True)
 class Trial:
-    """One combination: its settings, the validation accuracy (or what else the federation's metric
-    is) for each seed, or why it diverged.
+    """One combination: its settings, and for each seed the validation accuracy (or other metric of
+    the federation), or why the run diverged.
 
     >>> Trial({"lr": 0.1}, [0.5, 0.75]).mean
     0.625
@@ -97,15 +97,15 @@ def tune(
     """Try every combination of ``grid`` and judge it on held-out parts of the training data.
 
     ``grid`` names hyper-parameters of the method, and settings of local training such as ``lr``,
-    ``epochs``, ``batch_size`` or ``optimizer``, each with the values to try; where a method has a
-    hyper-parameter of that name, that is meant.  ``method`` is a name, or a method whose other
-    hyper-parameters stay as they are.
+    ``epochs``, ``batch_size`` or ``optimizer``, each with the values to try; a hyper-parameter
+    of the method takes precedence.  ``method`` is a name, or a method whose other hyper-parameters
+    stay as they are.
 
     Each client keeps ``share`` of its training samples aside, trains on the others for ``rounds``
     rounds, and its model of the last round is judged on what was kept.  Test samples play no role.
     ``seeds`` are the same for all combinations and decide batches, initial model and what is held
     out; None is the federation's own.  A run that diverges is kept and reported.  With a
-    ``folder``, runs that ended are read from there, and one that was broken off goes on.
+    ``folder``, finished runs are read from there, and interrupted ones resumed.
 
     >>> import pfl_lib
     >>> found = pfl_lib.tune(
@@ -144,13 +144,13 @@ def tune(
 
 
 def _merit(trial, metric):
-    """The more the better; least where a run diverged, or nothing could be measured."""
+    """A score, higher is better; lowest where a run diverged or nothing could be measured."""
     value = _objectives.sign(metric) * trial.mean
     return value if value == value else -math.inf
 
 
 def _with_run(trial, method, fed, seed, rounds, participation, share, folder):
-    """The trial with one run more: read from the folder, or made and written there."""
+    """The trial with one more run: read from the folder, or run and written there."""
     if seed is not None:
         fed = fed.replace(seed=seed, init_seed=seed)
     _, validation = fed.hold_out(share, seed=seed or 0)
@@ -166,7 +166,7 @@ def _with_run(trial, method, fed, seed, rounds, participation, share, folder):
         if file is not None:
             text = json.dumps({"trial": trial.settings, "seed": seed, **found})
             atomic_write(file, lambda side: side.write_text(text, encoding="utf-8"))
-            shutil.rmtree(folder / name, ignore_errors=True)  # its checkpoints have served
+            shutil.rmtree(folder / name, ignore_errors=True)  # checkpoints are no longer needed
     if found["diverged"]:
         return replace(trial, diverged=found["diverged"])
     return replace(trial, accuracy=[*trial.accuracy, found["accuracy"]])

@@ -1,7 +1,7 @@
 """One file per method.  ``algorithm("fedamp", sigma=1.0, self_weight=0.2)`` builds one by name.
 
-A file of this folder that defines a subclass of ``Algorithm`` with a name is found without being
-named anywhere: in ``names()``, in tables, on the pages of the book, and in the tests.
+A file in this folder that defines a subclass of ``Algorithm`` with a name is discovered: the method
+then appears in ``names()``, in tables, on the pages of the book, and in the tests.
 """
 
 import importlib
@@ -21,7 +21,7 @@ EQUATIONS: dict = {}
 
 
 def discover() -> None:
-    """Look through the files of this folder, and of any folder on ``__path__``, for methods."""
+    """Find all methods in the files of this folder, and of any other folder on ``__path__``."""
     found: dict[str, type[Algorithm]] = {}
     for file in pkgutil.iter_modules(__path__, f"{__name__}."):
         module = importlib.import_module(file.name)

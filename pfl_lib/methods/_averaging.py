@@ -1,4 +1,4 @@
-"""One model for all, averaged by the clients' numbers of samples: what FedAvg's relatives share."""
+"""A global model averaged by sample counts: the base of FedAvg and its relatives."""
 
 from dataclasses import dataclass, fields, make_dataclass
 from typing import ClassVar
@@ -34,7 +34,7 @@ def weighted_average(W, sizes=None):
 def with_average(method, average, word, *settings):
     """``method``, which must be one that averages, with another ``average`` in its server step.
 
-    ``word`` goes into its label, and with ``settings`` into its name.
+    ``word`` is added to its label and, together with ``settings``, to its name.
     """
     method = as_method("method", method)
     if not isinstance(method, GlobalModel) or not method.averages:
@@ -47,14 +47,14 @@ def with_average(method, average, word, *settings):
 
 @dataclass(frozen=True)
 class GlobalModel(Algorithm):
-    """The server hands out one model x and averages what comes back; x is what is tested."""
+    """The server sends one model x to all clients and averages their results; x is tested."""
 
     shared, private, weights_by = "one model", "nothing", "sample counts"
     tested = "the global model"
     newcomer = "what a client has that has just joined, beginning at the global model"
     handed = "global model"
-    averages: ClassVar[bool] = True  # does its server step go through ``average``?
-    newcomer_rounds: ClassVar[int] = 1  # until a newcomer has all that is its own
+    averages: ClassVar[bool] = True  # whether the server step calls ``average``
+    newcomer_rounds: ClassVar[int] = 1  # until a newcomer has its own state
 
     def start(self, fed):
         return State(x=fed.initial(fed.everyone[:1])[0])
@@ -66,22 +66,22 @@ class GlobalModel(Algorithm):
         return state.set(x=self.average(done.w, fed.sizes[who], state, fed))
 
     def average(self, w, weights, state, fed):
-        """The models that came back as one; ``robust`` and ``private`` put others in its place."""
+        """The average of the clients' models; ``robust`` and ``private`` replace it."""
         return weighted_average(w, weights)
 
     def personal(self, state, fed):
         return state.x.expand(fed.m, -1)
 
     def newcomer_models(self, state, fed, newcomers):
-        """Newcomers take part as everybody does, for one round or more; x stays as it is."""
+        """Newcomers take part in one or more rounds like any client; x stays unchanged."""
         joined = self.joined(state, newcomers)
-        if len(joined) > 1:  # beside x there is something private, which a round brings
+        if len(joined) > 1:  # private state beside x, which a round fills
             for _ in range(self.newcomer_rounds):
                 joined = self.round(joined, newcomers, newcomers.everyone).set(x=state.x)
         return self.personal(joined, newcomers)
 
     def joined(self, state, newcomers):
-        """The state in which newcomers join: x as it is, and models of their own begin there."""
+        """The state in which newcomers join: x unchanged, and their own models equal to x."""
         fresh, initial = self.start(newcomers), newcomers.initial()
         x = state.x.expand_as(initial)
         own = [n for n, t in fresh.items() if t.shape == x.shape and torch.equal(t, initial)]

@@ -51,7 +51,7 @@ class Head(NamedTuple):
 
     @property
     def numbers(self):
-        """As plain numbers, for a ``Work``; ``head_in`` reads them back."""
+        """The head as plain numbers for a ``Work``; ``head_in`` is the inverse."""
         return {"first": self.first, "classes": self.classes, "width": self.width}
 
 
@@ -75,7 +75,7 @@ def linear_head(method, fed):
 
 
 def labels_needed(method, fed):
-    """Refuse a federation whose samples have no class."""
+    """Refuse a federation without class labels."""
     if fed.loss != "cross_entropy":
         raise ValueError(
             f"{method.label} works with class labels and needs loss='cross_entropy'; the "
@@ -84,7 +84,7 @@ def labels_needed(method, fed):
 
 
 def mean_over(each, batch):
-    """The mean over the samples of a batch; what stands at the padding does not matter."""
+    """The mean over the samples of a batch, whatever the values at the padding."""
     each = torch.where(batch.weight > 0, each, 0)
     return (each * batch.weight).sum() / batch.weight.sum()
 

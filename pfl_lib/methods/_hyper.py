@@ -1,7 +1,7 @@
-"""Hyper-parameters that know what they may be: ``mu: float = non_negative(0.001)``.
+"""Hyper-parameters with checks: ``mu: float = non_negative(0.001)``.
 
-The check runs when a method is built.  ``bad`` holds values that it must refuse: the tests of bad
-input are made from them.  A default that is no number (None, "median") is always allowed.
+The check runs when a method is built.  ``bad`` holds values that it must refuse, from which the
+tests of bad input are generated.  A default that is not a number (None, "median") always passes.
 """
 
 import dataclasses
@@ -14,9 +14,9 @@ NAN, INF = float("nan"), float("inf")
 
 
 def hyper(default: Any, check: Callable[[str, Any], Any], bad: Iterable, words: Iterable = ()):
-    """A field of a method whose value goes through ``check(name, value)``.
+    """A field of a method whose value is checked by ``check(name, value)``.
 
-    ``words`` are values that are allowed beside those that pass.
+    ``words`` are further allowed values.
     """
     allowed = (*words, *(() if _is_number(default) else (default,)))
 
@@ -40,14 +40,14 @@ def non_negative(default: Any, words: Iterable = ()) -> Any:
 
 
 def between(default: Any, low: float, high: float, ends: str = "[]", words: Iterable = ()) -> Any:
-    """A number from ``low`` to ``high``; ``ends`` says whether they belong: "[]", "(]", "()"."""
+    """A number from ``low`` to ``high``; ``ends`` says which bounds count: "[]", "(]", "()"."""
     bad = ["a", None, [1], low - 0.1, high + 0.1, NAN, True]
     bad += [low] * (ends[0] == "(") + [high] * (ends[1] == ")")
     return hyper(default, lambda n, v: _check.between(n, v, low, high, ends), bad, words)
 
 
 def whole(default: Any, at_least: int = 1) -> Any:
-    """An integer, not below ``at_least``."""
+    """An integer, at least ``at_least``."""
     bad = ("a", None, [1], at_least - 1, at_least + 0.5, NAN, INF, True)
     return hyper(default, lambda n, v: _check.whole(n, v, at_least), bad)
 
@@ -60,7 +60,7 @@ def choice(default: Any, options: Iterable) -> Any:
 
 
 def flag(default: bool) -> Any:
-    """True or False, and nothing that only counts as one of them."""
+    """True or False; no other truthy or falsy value."""
     return hyper(default, _check.flag, ("a", None, 2, 0))
 
 

@@ -2,10 +2,10 @@
 
 
 def plain_sgd(method, fed):
-    """How ``method`` takes its steps: plain SGD with its ``lr``, or else the federation's.
+    """The options of plain SGD for ``method``: its own ``lr``, or else the federation's.
 
-    An Adam federation has no learning rate that would suit SGD, so there the method must bring one;
-    so it must where the federation's SGD has momentum, weight decay or a clip.
+    The learning rate of an Adam federation does not suit SGD, so there the method must have its
+    own; the same holds where the federation's SGD has momentum, weight decay or clipping.
     """
     more = "".join(f", {n}={v}" for n, v in fed.settings.refinements.items())
     if method.lr is None and (fed.settings.optimizer != "sgd" or more):

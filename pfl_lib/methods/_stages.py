@@ -1,4 +1,4 @@
-"""Stages: parts of a model that get weights of their own, as lists of slices or index tensors."""
+"""Stages: parts of a model with their own weights, as lists of slices or index tensors."""
 
 import torch
 
@@ -25,9 +25,9 @@ def parts(stages):
 
 
 def spread(values, stages, like):
-    """One number a stage (..., s) written over the columns of its stage, as wide as ``like``.
+    """Spread one number per stage (..., s) over the columns of the stage, as wide as ``like``.
 
-    Columns that belong to no stage get 0. Without stages ``values`` (...) serves every column.
+    Columns in no stage get 0. Without stages ``values`` (...) applies to every column.
     """
     if stages is None:
         return values[..., None]

@@ -4,22 +4,22 @@ import torch
 
 
 def checked(check, name, value, *bounds):
-    """A number is checked; a tensor passes, since looking at it would make a GPU wait."""
+    """Check a number; a tensor passes, since reading it would synchronize with a GPU."""
     return value if isinstance(value, torch.Tensor) else check(name, value, *bounds)
 
 
 def column(value):
-    """A number stays; one value per client (k,) becomes a column (k, 1) beside rows (k, d)."""
+    """One value per client (k,) as a column (k, 1) beside rows (k, d); a number is unchanged."""
     return value[..., None] if isinstance(value, torch.Tensor) and value.ndim else value
 
 
 def own(W):
-    """The mask of the diagonal: client i's own place in row i."""
+    """The mask of the diagonal."""
     return torch.eye(W.shape[0], dtype=torch.bool, device=W.device)
 
 
 def same_shape(**tensors):
-    """All tensors have the shape of the first."""
+    """Refuse tensors of different shapes."""
     (first, model), *others = tensors.items()
     for name, value in tensors.items():
         if not isinstance(value, torch.Tensor):

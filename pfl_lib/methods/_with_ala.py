@@ -18,15 +18,15 @@ def with_ala(algorithm, **hyper):
 
 @dataclass(frozen=True)
 class WithALA(AdaptiveLocalAggregation):
-    """Wherever ``base`` hands a client a model, the client takes its own mix instead.
+    """In the place of the model that ``base`` sends, each client starts from its own mix.
 
-    There local training starts, and that is what a penalty pulls to; all else is the base's.  The
-    client's own model, for its next mix, is what it trained from there.  The paper shows no
-    algorithm for its Table 4; where a method hands out no whole global model, we read:
+    Local training starts at the mix, and a penalty pulls to it; all else is the base's.  The model
+    trained from there is the client's own in its next mix.  The paper shows no algorithm for its
+    Table 4; where a method does not send a whole global model, we read:
 
-    - FedAMP, HeurFedAMP, FedACS: what is handed out is the message u_i.  Training starts at the
-      mix; the penalty still pulls to u_i, for there it is the coupling of the clients itself.
-    - FedRep: only the body is handed out, so the top p layers are those below the head.
+    - FedAMP, HeurFedAMP, FedACS: the message u_i is sent.  Training starts at the mix; the penalty
+      still pulls to u_i, since it is what couples the clients.
+    - FedRep: only the body is sent, so the top p layers are those below the head.
     - PartialFed: every batch chooses, layer by layer, between the mix and the client's own copy.
 
     >>> import pfl_lib
@@ -54,7 +54,7 @@ class WithALA(AdaptiveLocalAggregation):
         return self.remember(self.base.upload(state, done, fed, who), done, who)
 
     def personal(self, state, fed):
-        if "x" in state:  # each client's own mix in the global model's place
+        if "x" in state:  # each client's own mix in the place of the global model
             state = state.set(x=self.mix_to_test(state, fed))
         return self.base.personal(state, fed)
 
@@ -63,7 +63,9 @@ class WithALA(AdaptiveLocalAggregation):
         return {**self.base.extra_models(state, fed), **shared}
 
     def newcomer_models(self, state, fed, newcomers):
-        return self.base.newcomer_models(state, fed, newcomers)  # nothing of its own to mix yet
+        return self.base.newcomer_models(
+            state, fed, newcomers
+        )  # newcomers have nothing of their own to mix yet
 
     def sent(self, fed, who, k):
         return self.base.sent(fed, who, k)

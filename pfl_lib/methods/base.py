@@ -1,4 +1,4 @@
-"""What a method is: frozen hyper-parameters, facts, and a round of download, local work, upload."""
+"""The base of all methods: frozen hyper-parameters, facts, and a round in three steps."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, make_dataclass
@@ -10,7 +10,7 @@ from torch import Tensor
 from pfl_lib import _check
 from pfl_lib.work import train
 
-#: Families in the order of lists and tables; another one comes after these.
+#: Families in the order of lists and tables; others come after these.
 FAMILIES = (
     "alone",
     "one model",
@@ -24,7 +24,7 @@ FAMILIES = (
 
 
 class State(Mapping[str, Any]):
-    """Named tensors, read as attributes, never changed in place: a checkpoint is just this.
+    """Named tensors, read as attributes and never changed in place; the content of a checkpoint.
 
     >>> state = State(w=torch.zeros(3, 2))
     >>> state = state.put(torch.tensor([1]), w=torch.ones(1, 2))
@@ -70,11 +70,11 @@ class State(Mapping[str, Any]):
 
 @dataclass(frozen=True)
 class Algorithm:
-    """One method.  As it stands here, every client trains alone; a subclass overrides the part of
-    the round in which it differs, and says what it is.
+    """A method.  In this base class every client trains alone; a subclass overrides the steps of
+    the round in which it differs, and states its facts.
 
-    A round is three steps.  What ``download`` gives, ``local`` passes on with ``w`` trained and
-    whatever else the clients computed, and ``upload`` makes the next state of it.
+    A round has three steps: ``download`` gives the clients their models, ``local`` trains them and
+    adds whatever else the clients compute, ``upload`` makes the next state of the results.
 
     >>> import pfl_lib
     >>> @dataclass(frozen=True)
@@ -88,38 +88,40 @@ class Algorithm:
     ('Last one wins', True)
     """
 
-    # ---- what it is called, and where it stands in lists
-    name: ClassVar[str]  # how one asks for it: pfl_lib.algorithm(name)
-    label: ClassVar[str]  # how tables and figures call it
+    # ---- names, and the place in lists
+    name: ClassVar[str]  # in code: pfl_lib.algorithm(name)
+    label: ClassVar[str]  # in tables and figures
     family: ClassVar[str] = ""  # one of FAMILIES
-    order: ClassVar[int] = 100  # its place in the family; where alike, names decide
-    place: ClassVar[tuple[int, int, int] | None] = None  # on the map: see pfl_lib.comparison
+    order: ClassVar[int] = 100  # the place in the family; names break ties
+    place: ClassVar[tuple[int, int, int] | None] = None  # on the map, see pfl_lib.comparison
 
-    # ---- what it does, in words
+    # ---- description
     idea: ClassVar[str] = ""
-    note: ClassVar[str] = ""  # what one should know beside its equations
-    equations: ClassVar[list[str]] = []  # their labels in the book
-    chapter: ClassVar[str] = ""  # the notebook that tells its story
+    note: ClassVar[str] = ""  # good to know beside the equations
+    equations: ClassVar[list[str]] = []  # labels in the book
+    chapter: ClassVar[str] = ""  # the notebook that explains it
     paper: ClassVar[str] = ""
     shared: ClassVar[str] = ""  # what clients share
-    private: ClassVar[str] = ""  # what stays with each of them
+    private: ClassVar[str] = ""  # what stays with each client
     weights_by: ClassVar[str] = ""  # what decides how much each client counts
     cost: ClassVar[str] = "2Σ"  # parameters per client and round; Σ is one model
     tested: ClassVar[str] = "the client's own model, trained"
     newcomer: ClassVar[str] = "the mean of all personal models, trained locally for a round"
 
-    # ---- what others may rely on
+    # ---- properties
     partial: ClassVar[bool] = True  # may clients stay away from a round?
-    handed: ClassVar[str] = ""  # the one model that a client begins its round from, if it gets one
-    needs: ClassVar[Mapping[str, Any]] = {}  # hyper-parameters that have to be given
+    handed: ClassVar[str] = ""  # the one model each client receives to begin from, if it does
+    needs: ClassVar[
+        Mapping[str, Any]
+    ] = {}  # hyper-parameters without a usable default, with examples
 
     def __post_init__(self):
-        """Refuse bad hyper-parameters; a subclass that checks more calls this one too."""
+        """Check the hyper-parameters; a subclass with further checks calls this, too."""
         for one in fields(self):
             if "check" in one.metadata:
                 one.metadata["check"](one.name, getattr(self, one.name))
 
-    # ---- a run
+    # ---- the run
 
     def start(self, fed) -> State:
         """The state before the first round: by default a common random model for every client."""
@@ -132,24 +134,25 @@ class Algorithm:
         return self.upload(state, done, fed, who)
 
     def download(self, state: State, fed, who: Tensor) -> State:
-        """What the clients ``who`` begin the round with: ``w``, a model for each, and whatever
+        """The start of the round for the clients ``who``: ``w``, one model per client, and whatever
         else they are sent.  By default their own models."""
         return State(w=state.w[who])
 
     def local(self, state: State, received: State, fed, who: Tensor) -> State:
-        """The clients' work: what they received, with ``w`` trained."""
+        """The clients' work: what they ``received``, with ``w`` trained."""
         return received.set(w=train(fed, received.w, who))
 
     def upload(self, state: State, done: State, fed, who: Tensor) -> State:
-        """The next state, from what the clients have done."""
+        """The next state, made from the clients' results ``done``."""
         return state.put(who, w=done.w)
 
-    # ---- what is measured
+    # ---- evaluation
 
     def personal(self, state: State, fed) -> Tensor:
-        """The model each client would use now, one row per client: what the tables test.
+        """The model each client would use now, one row per client: these are tested.
 
-        Where a global model ``x`` is handed out, x with one row per client must do as well.
+        Where the state holds a global model ``x``, this must also work with one row per client in
+        its place.
         """
         return state.w
 
@@ -159,9 +162,9 @@ class Algorithm:
 
     def newcomer_models(self, state: State, fed, newcomers) -> Tensor:
         """The model of each client of ``newcomers``, a federation that took no part in any round
-        of ``fed``: one row per newcomer.  ``newcomer`` says it in words.
+        of ``fed``: one row per newcomer, as described in ``newcomer``.
 
-        A newcomer does locally what a client does in one round; no other client is affected.
+        A newcomer may train as much as a client does in one round; other clients are unaffected.
         """
         shares = fed.sizes / fed.sizes.sum()
         mean = shares.to(fed.dtype) @ self.personal(state, fed)
@@ -169,21 +172,21 @@ class Algorithm:
         return train(newcomers, begin, newcomers.everyone, tag="newcomer", uploaded=False)
 
     def sent(self, fed, who: Tensor, k: int) -> int:
-        """Parameters that move in round ``k``, down and up, all clients together."""
+        """Number of parameters sent in round ``k``, down and up, by all clients together."""
         return 2 * fed.d * len(who)
 
-    # ---- about itself
+    # ---- introspection
 
     def settings(self) -> dict[str, Any]:
         """The hyper-parameters as plain data."""
         return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
 
     def handed_layers(self, fed) -> list:
-        """The layers of the model that is handed out."""
+        """The layers of the model that clients receive."""
         return fed.layers
 
     def why_not_mixed(self) -> str:
-        """Why a client may not begin at a mix of its own instead (ALA); "" where it may."""
+        """Why ALA cannot replace the received model by the client's own mix; "" if it can."""
         if self.handed:
             return ""
         return (
@@ -193,9 +196,9 @@ class Algorithm:
 
 
 def preset(parent: type[Algorithm], kind: str, **values: Any) -> type[Algorithm]:
-    """``parent`` with other defaults under a name of its own: a class called ``kind``.
+    """A subclass of ``parent`` called ``kind`` with other defaults and its own name.
 
-    ``values`` are hyper-parameters of the parent, and facts about the preset.
+    ``values`` are hyper-parameters of the parent, or facts about the preset.
 
     >>> import pfl_lib
     >>> Timid = preset(pfl_lib.methods.FedProx, "Timid", name="timid", label="Timid", mu=1.0)
@@ -224,8 +227,11 @@ def preset(parent: type[Algorithm], kind: str, **values: Any) -> type[Algorithm]
 
 
 def as_method(argument: str, value: Any) -> Algorithm:
-    """The method ``value``, or the one of that name with its usual hyper-parameters."""
-    from pfl_lib.methods import BY_NAME, algorithm  # they know all methods, which need this module
+    """The method ``value``, or the method of that name with default hyper-parameters."""
+    from pfl_lib.methods import (
+        BY_NAME,
+        algorithm,
+    )  # imported late: they import all methods, which import this module
 
     if isinstance(value, str):
         return algorithm(_check.one_of(argument, value, BY_NAME))
