@@ -268,7 +268,7 @@ def _coarse(values):
 
 def _read_inside(history, method_label, fed, case, extra):
     """The methods that are read inside this run: {label: (history, extra numbers)}."""
-    found = {}
+    found: dict[str, tuple[History, dict]] = {}
     for reader, (run_label, part) in case.inside.items():
         if run_label == method_label:
             other = _part_of(history, part, run_label)
