@@ -1,8 +1,8 @@
 """Build the book into _build/html, strictly: a warning is an error.
 
-python -m devtools.book             nothing at all if nothing has changed since the last time
-python -m devtools.book --again     in any case
-python -m devtools.book PAGES       for a look while one writes: these, and nothing else
+python -m devtools.book             build, unless nothing has changed since the last time
+python -m devtools.book --again     build in any case
+python -m devtools.book PAGES       build only these pages, as a preview
 """
 
 import hashlib
@@ -21,11 +21,11 @@ STAMP = ROOT / "_build" / "book-is-built-from"
 
 
 def made_from():
-    """A hash of all that the book is made from: what git knows, or would if it were added."""
+    """A hash of all sources of the book: files that git tracks, or would if they were added."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     try:
         listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()
-    except (OSError, subprocess.CalledProcessError):  # a copy without git is always built
+    except (OSError, subprocess.CalledProcessError):  # without git the book is always built
         return None
     digest = hashlib.sha256(sys.version.encode())
     for name in sorted(set(listed.split("\0"))):
@@ -36,20 +36,20 @@ def made_from():
 
 
 def built():
-    """Is there a finished book, made from all of this as it is now?"""
+    """Whether the built book is up to date."""
     return STAMP.exists() and STAMP.read_text() == made_from()
 
 
 def pages(whole=True):
-    """Jupyter Book's own build; ``whole`` reads every page and takes warnings for errors."""
+    """Jupyter Book's own build; ``whole`` reads every page and treats warnings as errors."""
     command = [str(Path(sys.executable).with_name("jupyter-book")), "build", ".", "-q"]
-    # --all: warnings are only given for pages that are read, so read all of them
+    # --all: only pages that are read give warnings, so read all of them
     strict = ["--all", "-W", "-n", "--keep-going"] if whole else []
     return subprocess.run([*command, *strict], cwd=ROOT, check=False).returncode == 0
 
 
 def some(names):
-    """A look at pages while one writes them. The other pages stay as they are, however old."""
+    """Build some pages as a preview. All other pages stay as they are, however old."""
     paths = [Path(name).resolve() for name in names]
     for path in paths:
         if not path.is_file():
@@ -59,12 +59,12 @@ def some(names):
         return code
     executed.add_to_cache(notebooks)
     for path in paths:
-        path.touch()  # read again, whatever Sphinx remembers
+        path.touch()  # so that Sphinx reads it again
     return 0 if pages(whole=False) else 1
 
 
 def build():
-    """Notebooks, pages, and what lies beside them. Returns an exit code."""
+    """Build notebooks, pages, and the files to download. Returns an exit code."""
     STAMP.unlink(missing_ok=True)
     began, source, library = time.monotonic(), made_from(), executed.fingerprint()
     code = runner.main()
@@ -81,7 +81,7 @@ def build():
     reader.write()
     teaching.write_all()
     policy.write()
-    with tempfile.TemporaryDirectory() as folder:  # the library, to upload somewhere else
+    with tempfile.TemporaryDirectory() as folder:  # the library's wheel, to download
         shutil.copy(release.build(folder)[1], HTML / "download")
     if source:
         STAMP.write_text(source)
@@ -106,4 +106,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
     except KeyboardInterrupt:
-        sys.exit("\nstopped; the next run goes on from here")
+        sys.exit("\nstopped; the next run continues from here")

@@ -1,8 +1,8 @@
-"""A real browser and a folder to show it: what the tests and the PDF share.
+"""A real browser, and a server for a folder: shared by the tests and the PDF.
 
-    python -m devtools.browser      find a browser, or else get one (`make test` begins with it)
+    python -m devtools.browser      find a browser, or else install one (`make test` starts with it)
 
-At its top it needs the standard library only: the tests load it where Playwright is missing too.
+It imports only the standard library at the top, since tests load it without Playwright, too.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 FLAGS += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
 FLAGS += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]  # this machine only
 FETCH = [sys.executable, "-m", "playwright", "install", "chromium"]
-QUIET = 20  # seconds without a word after which a download is given up
-UPDATE, PACKAGES = 25, 600  # seconds for asking which packages there are, and for getting them
+QUIET = 20  # seconds without output after which a download is aborted
+UPDATE, PACKAGES = 25, 600  # seconds to update the list of packages, and to install them
 NONE = """\
 The built book is tested in a real browser, and there is none on this machine:
 no Chromium or Chrome was found, Playwright could not download one, and the system's
@@ -38,7 +38,7 @@ packages could not be installed. Nothing has been run. Either
 
 # -------------------------------------------------------------------------------------- finding
 def candidates():
-    """Where a Chromium or Chrome may be on this machine, the best first."""
+    """Paths at which a Chromium or Chrome may be, the best first."""
     named = os.environ.get("PFL_CHROMIUM")
     if named:
         return [named]
@@ -51,7 +51,7 @@ def candidates():
 
 
 def starts(path):
-    """Does it start at all?  One that lacks a system library does not."""
+    """Whether it starts; without its system libraries it does not."""
     try:
         command = [path, "--version"]
         done = subprocess.run(command, capture_output=True, timeout=20, check=False)
@@ -68,7 +68,7 @@ def find_browser():
 
 # -------------------------------------------------------------------------------------- getting
 def ensure():
-    """Find a browser, or get one: from Playwright, or from the system where that is allowed."""
+    """Find a browser, or install one: by Playwright, or by the system's packages if allowed."""
     find_browser.cache_clear()
     for get in (lambda: None, download, packages):
         get()
@@ -79,8 +79,8 @@ def ensure():
 
 
 def download():
-    """Playwright's own Chromium; given up when nothing has been heard for a while."""
-    print("no browser here; Playwright downloads one", flush=True)
+    """Download Playwright's Chromium; aborted after ``QUIET`` seconds without output."""
+    print("no browser found; downloading Playwright's", flush=True)
     patience = {"PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT": str(500 * QUIET)}  # milliseconds
     try:
         process = subprocess.Popen(
@@ -110,13 +110,13 @@ def download():
 
 
 def packages():
-    """Chromium from Debian's or Ubuntu's packages, where this user may install any."""
+    """Install Chromium from Debian's or Ubuntu's packages, where this user may."""
     if shutil.which("apt-get") is None:
         return
     root = [] if os.geteuid() == 0 else ["sudo", "-n"]
     quick = ["-qq", "-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=10"]
     wanted = ["-y", "--no-install-recommends", "chromium", "fonts-liberation"]
-    print("no browser here; apt-get installs one, if it may", flush=True)
+    print("no browser found; trying to install one with apt-get", flush=True)
     for command, seconds in (
         ([*root, "true"], 5),
         ([*root, "apt-get", "update", *quick], UPDATE),
@@ -153,7 +153,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serve(folder):
-    """The address of a folder, served to this machine only until the end."""
+    """Serve a folder to this machine only; gives its address."""
     handler = functools.partial(_Quiet, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -164,7 +164,7 @@ def serve(folder):
 
 
 def wait_for_maths(page):
-    """Until MathJax has set every formula of the page."""
+    """Wait until MathJax has typeset every formula of the page."""
     page.wait_for_function("window.MathJax && MathJax.startup && MathJax.startup.promise")
     page.evaluate("() => MathJax.startup.promise.then(() => 1)")
 

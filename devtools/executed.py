@@ -1,8 +1,8 @@
-"""Run a notebook once, use its outputs twice.
+"""Outputs of notebooks, run once and used twice.
 
-The tests look at what every notebook prints, and the book shows it. devtools/runner.py runs the
-notebooks; what came out is kept under ``_build/executed`` until the notebook, the library or a
-result file changes: a fingerprint of these is kept beside the outputs.
+Tests check the outputs of every notebook, and the book shows them. devtools/runner.py runs the
+notebooks; outputs are kept under ``_build/executed``, with a fingerprint of the notebook, the
+library and the result files, until one of these changes.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ NOT_IN_THE_SOURCE = "injected-parameters"  # papermill's own cell
 
 
 def fingerprint(root=ROOT):
-    """A hash of all that a notebook may import or read: the library and the committed results."""
+    """A hash of all that a notebook may import or read: the library and the result files."""
     digest = hashlib.sha256()
     for folder in ("pfl_lib", "results"):
         for path in sorted((root / folder).rglob("*")):
@@ -41,9 +41,9 @@ def code_cells(notebook):
 
 
 def keep(path, outputs, root=ROOT, seconds=None, notebook=None, made_with=None):
-    """Keep the outputs of each code cell of the notebook at ``path``, and how long it took.
+    """Keep the outputs of the code cells of the notebook at ``path``, and the seconds it took.
 
-    ``notebook`` and ``made_with``: it and ``fingerprint()``, as they were when it began to run.
+    ``notebook`` and ``made_with`` are the notebook and ``fingerprint()`` from before the run.
     """
     notebook = notebook or nbformat.read(path, as_version=4)
     for count, (cell, out) in enumerate(zip(code_cells(notebook), outputs, strict=True), start=1):
@@ -53,7 +53,7 @@ def keep(path, outputs, root=ROOT, seconds=None, notebook=None, made_with=None):
     notebook.metadata["pfl_seconds"] = seconds
     target = _place(path, root)
     target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_suffix(".part")  # so that readers never see half a notebook
+    aside = target.with_suffix(".part")  # so that a reader never gets half a notebook
     nbformat.write(notebook, aside)
     os.replace(aside, target)
 
@@ -87,7 +87,7 @@ def current(path, now, root=ROOT):
 
 
 def seconds(path, root=ROOT):
-    """How long the notebook at ``path`` took the last time, or None."""
+    """The seconds that the notebook at ``path`` took the last time, or None."""
     ran = _kept(path, root)
     return ran and ran.metadata.get("pfl_seconds")
 
@@ -112,7 +112,7 @@ def hand_to_the_book(root=ROOT):
 
 
 def add_to_cache(sources, root=ROOT):
-    """Give what is kept of these notebooks to the book. Returns how many there were."""
+    """Put the kept outputs of these notebooks into the book's cache. Returns their number."""
     from jupyter_cache import get_cache
     from jupyter_cache.base import CacheBundleIn
 

@@ -1,7 +1,7 @@
-"""Kernels that start at once: forked from a process that has imported what every notebook imports.
+"""Kernels that start at once: forked from a process that has imported what notebooks import.
 
-To import torch, matplotlib and the rest takes seconds of processor time, and there are a hundred
-notebooks. ``Template`` imports them once; every kernel is a copy of it that has run nothing yet.
+Importing torch, matplotlib and the rest takes seconds of processor time, and there are a hundred
+notebooks. ``Template`` imports them once; every kernel is a fork of it that has run nothing yet.
 """
 
 import importlib
@@ -18,7 +18,7 @@ from pathlib import Path
 from jupyter_client.manager import AsyncKernelManager
 
 ROOT = Path(__file__).resolve().parents[1]
-# What notebooks import, but for pyplot, which wants to know its kernel. The first torch.func.grad
+# What notebooks import, except pyplot, which must know its kernel. The first torch.func.grad
 # imports torch._dynamo.
 IMPORTED = (
     "ipykernel.kernelapp",
@@ -37,7 +37,7 @@ SETTINGS = {"MPLBACKEND": "module://matplotlib_inline.backend_inline", "OMP_NUM_
 
 
 class Template:
-    """A process that forks a kernel for every connection file it is handed.
+    """A process that forks a kernel for every connection file it receives.
 
     It listens at ``address``, a socket in the folder ``workspace``, and ends with its parent.
     """
@@ -53,18 +53,18 @@ class Template:
             )
 
     def end(self):
-        """No more kernels; those that still run end too."""
+        """Stop forking; kernels that still run end, too."""
         self.process.stdin.close()
         self.process.wait()
 
 
 def template(workspace):
-    """A ``Template``, where a process may be forked after so much has been imported, or None."""
+    """A ``Template``, or None on systems without a safe fork."""
     return Template(workspace) if sys.platform == "linux" else None
 
 
 def fork(address, connection_file, folder):
-    """The number of a new process, a kernel that works in ``folder``, from the template there."""
+    """Have the template start a kernel in ``folder``; returns its process number."""
     with socket.socket(socket.AF_UNIX) as wire:
         wire.connect(address)
         with wire.makefile("rw") as text:
@@ -104,7 +104,7 @@ def _be_a_kernel(connection_file, folder):
 
 
 class _Process:
-    """What a kernel manager asks of a kernel's process."""
+    """The interface that a kernel manager expects of a kernel's process."""
 
     stdin = stdout = stderr = None
 
@@ -128,8 +128,8 @@ class _Process:
 def manager(address):
     """The class of managers whose kernels come from the template at ``address``, if there is one.
 
-    They talk to their kernel through sockets in a folder, not over the network: faster, and no
-    kernel has to warn that others could listen in.
+    They talk to their kernel through sockets in a folder, not over the network: faster, and
+    without kernels' warnings about TCP.
     """
 
     class FromTemplate(AsyncKernelManager):
@@ -148,7 +148,7 @@ def manager(address):
             self._reconcile_connection_info(local.connection_info)
 
         async def _async_interrupt_kernel(self):
-            if not self.shutting_down:  # it is idle then, and would only complain
+            if not self.shutting_down:  # it is idle, and would only warn
                 await super()._async_interrupt_kernel()
 
     return FromTemplate

@@ -1,14 +1,14 @@
-"""Look after the notebooks: new, fill, clean, check, run.
+"""Maintain the notebooks: new, fill, clean, check, run.
 
     python -m devtools.notebooks new notebooks/05_name.ipynb "A title"   a skeleton to fill
     python -m devtools.notebooks fill PATHS        run, and store the outputs that tests compare
     python -m devtools.notebooks clean [PATHS]   strip outputs, normalise (by default all)
-    python -m devtools.notebooks check [PATHS]     say what is not as it should be
+    python -m devtools.notebooks check [PATHS]     report what is wrong
     python -m devtools.notebooks run PATH SCALE=smoke [OTHER=VALUE]   run an experiment
     python -m devtools.notebooks run-all SCALE=laptop                 run all of them
 
-A committed notebook holds no outputs, but for cells tagged `nbval-check-output`: theirs are what
-the tests compare a fresh run with.
+A committed notebook holds no outputs, except in cells tagged `nbval-check-output`, with which tests
+compare a fresh run.
 """
 
 import ast
@@ -26,10 +26,9 @@ EXPERIMENTS = ROOT / "notebooks" / "experiments"
 CHECKED = "nbval-check-output"
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
-# The first code cell of every notebook. It is written here and nowhere else: `clean` puts it into
-# every notebook, so to change it, change it here and run `make format`. It never touches torch
-# or numpy, which every place that runs notebooks brings along: nothing that it lets pip resolve
-# needs them. Where pip looks is pip's own affair (PIP_FIND_LINKS and the like; devtools/colab.py).
+# The first code cell of every notebook, into which `clean` writes it: change it only here and run
+# `make format`. It never installs torch or numpy, which every place that runs notebooks has. Where
+# pip looks for packages is left to pip's settings (PIP_FIND_LINKS and the like; devtools/colab.py).
 SETUP = """\
 import glob
 import importlib.util
@@ -79,14 +78,14 @@ def clean(notebook):
         cell = code_cells(notebook)[0]
         cell.source, cell.metadata["tags"] = SETUP, list(SETUP_TAGS)
     for number, cell in enumerate(notebook.cells):
-        cell["id"] = f"cell-{number:03d}"  # numbered ids: no noise when a cell is re-made
+        cell["id"] = f"cell-{number:03d}"  # numbered ids: stable in diffs
         wanted = {k: v for k, v in cell.metadata.items() if k in {"tags", "mystnb"} and v}
         cell.metadata = nbformat.from_dict(wanted)
         if cell.cell_type != "code":
             cell.pop("attachments", None)
             continue
         if CHECKED in tags(cell) and cell.outputs:
-            # nbval compares a cell only if it carries a number
+            # nbval compares only cells with an execution count
             cell.execution_count = 1
             cell.outputs = [_plain(output) for output in cell.outputs]
         else:
@@ -95,7 +94,7 @@ def clean(notebook):
 
 
 def _plain(output):
-    """An output without what differs from run to run."""
+    """An output without the parts that differ from run to run."""
     if "execution_count" in output:
         output["execution_count"] = 1
     if "metadata" in output:
@@ -113,7 +112,7 @@ def cleaned_text(path):
 
 # ------------------------------------------------------------------------------------- check
 def problems(path):
-    """What is not as it should be with the notebook at ``path``, in words."""
+    """A list of what is wrong with the notebook at ``path``."""
     notebook = nbformat.read(path, as_version=4)
     cells, found = code_cells(notebook), []
     if notebook.metadata.get("kernelspec") != KERNEL:
@@ -200,7 +199,7 @@ def progress_bar(*folders):
 
     def watch():
         bar = None
-        while not over.wait(1 if sys.stderr.isatty() else 60):  # a log file wants fewer lines
+        while not over.wait(1 if sys.stderr.isatty() else 60):  # fewer lines in a log file
             files = [folder / "progress.json" for folder in folders]
             # what is older is of an earlier start
             files = [path for path in files if path.exists() and path.stat().st_mtime >= began]
@@ -238,7 +237,7 @@ def run_all(scale):
         try:
             run(path, {"SCALE": scale})
             print(f"   {(time.time() - began) / 60:.1f} minutes", flush=True)
-        except Exception as error:  # one broken experiment must not cost the others their night
+        except Exception as error:  # one failure must not stop the others
             failed.append(path.stem)
             print(f"   failed: {str(error)[-2000:]}", flush=True)
     if failed:
@@ -247,7 +246,7 @@ def run_all(scale):
 
 
 def find_experiment(name):
-    """The experiment of that name; a near miss is named."""
+    """The experiment of that name; the error suggests a close match."""
     import difflib
 
     path = EXPERIMENTS / f"{Path(name).stem}.ipynb"

@@ -1,11 +1,10 @@
-"""Run notebooks side by side, each once, and keep what came out for the tests and the book.
+"""Run notebooks side by side, each once, and keep their outputs for the tests and the book.
 
     python -m devtools.runner               all that are not up to date
     python -m devtools.runner PATHS         these
 
-Papermill executes them, one thread each, as many at a time as JOBS says (2). What was run and is
-still up to date (see devtools/executed.py) is not run again, so an interrupted run goes on where
-it was.
+Papermill executes them, one thread each, JOBS at a time (2). Notebooks that are up to date (see
+devtools/executed.py) are not run again, so an interrupted run continues where it stopped.
 """
 
 import multiprocessing
@@ -34,7 +33,7 @@ _kernels = None  # how this worker starts kernels
 
 
 def _prepare(parent, workspace, address):
-    """A worker leaves Ctrl-C to its parent, and dies with it; its kernels die with the worker."""
+    """Set up a worker: it ignores Ctrl-C and ends with its parent; its kernels end with it."""
     global _kernels
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ |= {"OMP_NUM_THREADS": "1", "JUPYTER_RUNTIME_DIR": workspace}
@@ -49,15 +48,15 @@ def _prepare(parent, workspace, address):
 
 
 def run_one(path, made_with=None):
-    """Run one notebook and keep its outputs, ``made_with`` the library of that fingerprint.
+    """Run one notebook and keep its outputs, made with the library of fingerprint ``made_with``.
 
-    Returns (seconds, those of them that the processor worked, what went wrong or None).
+    Returns (seconds, seconds of processor time, error message or None).
     """
     import nbformat
     import papermill
 
     path, began = Path(path), time.monotonic()
-    notebook = nbformat.read(path, as_version=4)  # as it is when it begins to run
+    notebook = nbformat.read(path, as_version=4)  # before it can change
     cells = [*notebook.cells, nbformat.v4.new_code_cell(CLOCK)]
     to_run = nbformat.from_dict({**notebook, "cells": cells})
     try:
@@ -71,21 +70,24 @@ def run_one(path, made_with=None):
             progress_bar=False,
             execution_timeout=CELL_TIMEOUT,
         )
-    except Exception as error:  # whatever it is, the notebook's name belongs to it
-        return time.monotonic() - began, 0.0, in_words(path, error)
+    except Exception as error:  # the message must name the notebook
+        return time.monotonic() - began, 0.0, error_message(path, error, notebook)
     seconds, worked = time.monotonic() - began, float(ran.cells[-1].outputs[0].text)
     outputs = [cell.outputs for cell in executed.code_cells(ran)[:-1]]
     executed.keep(path, outputs, seconds=seconds, notebook=notebook, made_with=made_with)
     return seconds, worked, None
 
 
-def in_words(path, error):
-    """Which notebook, which cell, and the end of the traceback."""
+def error_message(path, error, notebook):
+    """An error message: the notebook, the cell, and the end of the traceback."""
     where = Path(path).resolve().relative_to(executed.ROOT)
     if hasattr(error, "cell_index"):  # papermill says where
         lines = "\n".join(error.traceback).splitlines()
         source = error.source.strip().splitlines()
-        head = f"{where}, cell {error.cell_index} of the notebook: {error.ename}: {error.evalue}"
+        sources = [cell.source for cell in notebook.cells]  # papermill may have put in one more
+        known = error.source in sources
+        number = 1 + (sources.index(error.source) if known else error.cell_index)
+        head = f"{where}, cell {number} (In [{error.exec_count}]): {error.ename}: {error.evalue}"
         lines = [*source[:3], *(["…"] if len(source) > 3 else []), "", *lines[-TRACEBACK:]]
     else:
         head, lines = f"{where}: {type(error).__name__}", str(error).splitlines()[-TRACEBACK:]
@@ -104,7 +106,7 @@ def clock(seconds):
 
 
 class Progress:
-    """One live line on a terminal; elsewhere a plain line for each notebook that is done."""
+    """One live line on a terminal; elsewhere a plain line for each finished notebook."""
 
     def __init__(self, total, expected, jobs, stream=None):
         self.total, self.expected, self.jobs = total, expected, jobs
@@ -113,14 +115,14 @@ class Progress:
         self.began, self.done, self.spent = time.monotonic(), 0, []
 
     def line(self, running, waiting):
-        """n of N, who is running, elapsed, left."""
+        """n of N, the names of those running, time elapsed, time left."""
         names = ", ".join(path.stem for path in running)
         elapsed, left = time.monotonic() - self.began, self.left(running, waiting)
         ends = f", about {clock(left)} left" if left is not None else ""
         return f"{self.done} of {self.total} notebooks | {names} | {clock(elapsed)}{ends}"
 
     def left(self, running, waiting):
-        """From how long each took the last time, or else from how long the others took now."""
+        """An estimate from the last time each was run, or else from the others so far."""
         if not self.spent and not self.expected:
             return None
         known = self.spent or list(self.expected.values())
@@ -151,14 +153,14 @@ class Progress:
 
 
 def run(paths=None, jobs=None):
-    """Run what is not up to date. Returns (how many were run, a list of what went wrong)."""
+    """Run what is not up to date. Returns (how many were run, a list of error messages)."""
     jobs = jobs or int(os.environ.get("JOBS", 2))
     now = executed.fingerprint()
     todo = [path for path in paths or all_notebooks() if not executed.current(path, now)]
     if not todo:
         return 0, []
     expected = {path: seconds for path in todo if (seconds := executed.seconds(path))}
-    # the longest first, so that none is left over at the end; what nobody has timed comes before
+    # the longest first, so that the workers finish together; those never timed come before
     todo.sort(key=lambda path: -expected.get(path, 1e9))
     progress, wrong = Progress(len(todo), expected, jobs), []
     running, waiting = {}, list(todo)
@@ -196,11 +198,11 @@ def main(names=()):
     try:
         count, wrong = run([Path(name).resolve() for name in names])
     except KeyboardInterrupt:
-        print("\nstopped; what was finished is kept, and the next run goes on from there")
+        print("\nstopped; finished notebooks are kept, and the next run continues from there")
         return 130
     for words in wrong:
         print(words)
-    done = f"{count} notebooks run in {clock(time.monotonic() - began)}"
+    done = f"{count} notebook{'s' * (count > 1)} run in {clock(time.monotonic() - began)}"
     done += f", {len(wrong)} failed" if wrong else ""
     print(done if count else "all notebooks are up to date")
     return int(bool(wrong))

@@ -1,4 +1,4 @@
-"""Run `make` targets one after the other, and say how long each took (`make test`).
+"""Run `make` targets one after the other and print the time of each (`make test`).
 
 python -m devtools.stages lint unit notebooks book site
 """
@@ -18,7 +18,7 @@ def processor():
 
 
 def summary(rows):
-    """One line for each stage: its name, how it went, how long it took."""
+    """One line per stage: name, verdict, time."""
     lines = [
         f"  {name:<10} {verdict:<8} {clock(wall):>6} min  ({clock(cpu)} of processor time)"
         for name, verdict, wall, cpu in rows

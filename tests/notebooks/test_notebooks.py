@@ -189,10 +189,11 @@ def test_nbval_compares_what_is_stored(project, stored, verdict):
 
 def test_a_failing_notebook_is_named_with_its_cell_and_the_end_of_the_traceback(project):
     with_cells(project, nbformat.v4.new_code_cell("def f():\n    return 1 / 0\n\nf()"))
-    number = len(nbformat.read(project, as_version=4).cells) - 1
+    notebook = nbformat.read(project, as_version=4)
+    number, run = len(notebook.cells), len(tool.code_cells(notebook))
     code, output = python(project, "-m", "devtools.runner")
     assert code == 1
-    assert f"notebooks/01_trial.ipynb, cell {number} of the notebook: ZeroDivisionError" in output
+    assert f"notebooks/01_trial.ipynb, cell {number} (In [{run}]): ZeroDivisionError" in output
     assert "return 1 / 0" in output and "\x1b" not in output
     assert "TCP" not in output and "1 failed" in output
 
