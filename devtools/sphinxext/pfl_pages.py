@@ -203,32 +203,41 @@ def _equations(app, what, name, thing, options, lines):
     lines[:] = [re.sub(r"Equation label: (eq-[a-z0-9-]+)$", r"Equation :eq:`\1`", s) for s in lines]
 
 
-# ----------------------------------------------------------------------------------- downloads
-class NotebookDownloads(SphinxDirective):
-    """A table of all notebooks, in the order of the book: page, and plain copy to download."""
+class MarkdownDirective(SphinxDirective):
+    """A directive that stands for the lines of Markdown it generates."""
+
+    def markdown(self):
+        """The lines."""
+        raise NotImplementedError
 
     def run(self):
+        holder = nodes.container()
+        self.state.nested_parse(StringList(self.markdown(), self.name), 0, holder)
+        return holder.children
+
+
+# ----------------------------------------------------------------------------------- downloads
+class NotebookDownloads(MarkdownDirective):
+    """A table of all notebooks, in the order of the book: page, and plain copy to download."""
+
+    def markdown(self):
         up = "../" * self.env.docname.count("/")
         rows = ["| page | plain copy |", "|:--|:--|"]
         for page in _in_order(self.env):
             path = f"{up}download/{page}.ipynb"
             name = page.rpartition("/")[2]
             rows.append(f'| {{doc}}`/{page}` | <a href="{path}" download>{name}.ipynb</a> |')
-        holder = nodes.container()
-        self.state.nested_parse(StringList(rows, "notebook-downloads"), 0, holder)
-        return holder.children
+        return rows
 
 
-class LibraryDownload(SphinxDirective):
+class LibraryDownload(MarkdownDirective):
     """The library as one file, to download; `make book` puts it there (devtools/book.py)."""
 
-    def run(self):
+    def markdown(self):
         name = wheel_name()
         up = "../" * self.env.docname.count("/")
         link = f'<a href="{up}download/{name}" download>{name}</a>'
-        holder = nodes.container()
-        self.state.nested_parse(StringList([link], "library-download"), 0, holder)
-        return holder.children
+        return [link]
 
 
 def wheel_name():
@@ -273,45 +282,39 @@ class Wall(SphinxDirective):
         return [nodes.raw("", wall, format="html")]
 
 
-class Versions(SphinxDirective):
+class Versions(MarkdownDirective):
     """What the pages were run with: a table of versions."""
 
     NAMES = ("torch", "torchvision", "numpy", "scipy", "scikit-learn", "matplotlib", "safetensors",
              "anywidget", "mlxtend", "jupyter-book", "papermill", "nbval")  # fmt: skip
 
-    def run(self):
+    def markdown(self):
         rows = ["| package | version |", "|:--|:--|", f"| Python | {platform.python_version()} |"]
         rows += [f"| {name} | {version(name)} |" for name in self.NAMES]
-        holder = nodes.container()
-        self.state.nested_parse(StringList(rows, "versions"), 0, holder)
-        return holder.children
+        return rows
 
 
-class LongTests(SphinxDirective):
+class LongTests(MarkdownDirective):
     """What `make soak` measured, read from its result files: a table."""
 
-    def run(self):
+    def markdown(self):
         rows = ["| tried | measured | `python -m tests.soak.soak …` |", "|:--|:--|:--|"]
         for path in sorted((Path(self.env.srcdir) / "results" / "soak").glob("*.json")):
             self.env.note_dependency(str(path))
             record = json.loads(path.read_text(encoding="utf-8"))
             rows.append(f"| {record['what']} | {soaked(record['measured'])} | `{path.stem}` |")
-        holder = nodes.container()
-        self.state.nested_parse(StringList(rows, "long-tests"), 0, holder)
-        return holder.children
+        return rows
 
 
-class WrongArguments(SphinxDirective):
+class WrongArguments(MarkdownDirective):
     """How public callables answered wrong arguments, from results/soak/api.json: a table."""
 
-    def run(self):
+    def markdown(self):
         path = Path(self.env.srcdir) / "results" / "soak" / "api.json"
         self.env.note_dependency(str(path))
         rows = wrong_arguments(json.loads(path.read_text(encoding="utf-8"))["measured"])
         rows += ["", "Command: `python -m tests.soak.soak api`."]
-        holder = nodes.container()
-        self.state.nested_parse(StringList(rows, "wrong-arguments"), 0, holder)
-        return holder.children
+        return rows
 
 
 def wrong_arguments(measured):
@@ -330,12 +333,12 @@ def wrong_arguments(measured):
     return [*lines, f"| all | {measured['callables']} | {' | '.join(cells)} |"]
 
 
-class Broken(SphinxDirective):
+class Broken(MarkdownDirective):
     """What was measured where networks and clients fail: a table from results/flower or trust."""
 
     required_arguments = 1
 
-    def run(self):
+    def markdown(self):
         (folder,) = self.arguments
         records = {}
         for path in sorted((Path(self.env.srcdir) / "results" / folder).glob("*.json")):
@@ -347,9 +350,7 @@ class Broken(SphinxDirective):
         prefix = "make flower PARTS=" if folder == "flower" else "python -m devtools.trust "
         commands = [prefix + name for name in records]
         rows += ["", "Commands: " + ", ".join(f"`{command}`" for command in commands) + "."]
-        holder = nodes.container()
-        self.state.nested_parse(StringList(rows, "broken"), 0, holder)
-        return holder.children
+        return rows
 
 
 def over_flower(records):
@@ -425,16 +426,14 @@ def in_trust(records):
         )
 
 
-class SiteMeasured(SphinxDirective):
+class SiteMeasured(MarkdownDirective):
     """What ``devtools.measure`` found in the built book: one paragraph."""
 
-    def run(self):
+    def markdown(self):
         path = Path(self.env.srcdir) / "results" / "site" / "measured.json"
         self.env.note_dependency(str(path))
         words = loaded(json.loads(path.read_text(encoding="utf-8")))
-        holder = nodes.container()
-        self.state.nested_parse(StringList([words], "site-measured"), 0, holder)
-        return holder.children
+        return [words]
 
 
 def loaded(record):
