@@ -62,6 +62,7 @@ TRIED = [
     ("mlp", "weights and arithmetic in bfloat16", {"dtype": "bfloat16"}),
     ("mlp", "arithmetic in bfloat16", {"precision": "bf16"}),
     ("fedala_cnn", "weights and arithmetic in bfloat16", {"dtype": "bfloat16"}),
+    ("cnn1d", "torch's own kernels for series", {"series": True}),
 ]
 
 

@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import pfl_lib
 from pfl_lib import models
-from pfl_lib.local import stacked
+from pfl_lib.local import network, stacked
 
 SIGMA, SELF_WEIGHT = 100.0, 0.2  # of the server step
 TURN = 0.5  # seconds that a turn lasts at least: one call of a fast way would measure the clock
@@ -149,10 +149,12 @@ class PFLlib(UsualWay):
 
 class Tried:
     """The library with something changed: ``chunk``, ``dtype``, ``precision``, the gradient by
-    ``vmap``, the step through ``compile``."""
+    ``vmap``, the step through ``compile``, torch's own kernels for ``series``."""
 
     def __init__(self, changes, *workload):
         by_vmap = changes.pop("vmap", False)
+        if changes.pop("series", False):
+            network._conv_over_time = nn.Conv1d._conv_forward
         if changes.pop("compile", False):
             stacked._dense_step = torch.compile(stacked._dense_step)
         if "dtype" in changes:

@@ -104,6 +104,31 @@ def test_every_model_in_every_engine_and_chunk(data, model, optimizer):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"stride": 2, "padding": 1, "bias": False},
+        {"padding": "same", "dilation": 2, "groups": 3},
+        {"padding": 1, "padding_mode": "circular"},
+    ],
+)
+def test_convolutions_over_time(options):
+    """On threads torch's kernels for images do them; the loop has torch's own for series."""
+    torch.manual_seed(0)
+    parts = [nn.Conv1d(3, 6, 3, **options), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten()]
+    module, data = nn.Sequential(*parts, nn.Linear(6, 3)), waves()
+    clients = partition.Partition(
+        "two", (torch.arange(9), torch.arange(9, 14)), (torch.arange(9),) * 2
+    )
+    fed = federation(data, clients, "threads", module)
+    layer = fed.network.real(fed.device, fed.dtype)[0]
+    assert ("_conv_forward" in vars(layer)) == (options.get("padding_mode") != "circular")
+    loop = federation(data, clients, "loop", module)
+    close = {"rtol": 0, "atol": 1e-12}
+    torch.testing.assert_close(*(train(f, f.initial(), f.everyone) for f in (fed, loop)), **close)
+
+
 def test_results_do_not_depend_on_the_chunk(data, unequal):
     some = torch.tensor([6, 0, 3, 5])
     whole = everything(federation(data, unequal, "stacked", chunk=4), some)
