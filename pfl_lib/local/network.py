@@ -284,9 +284,10 @@ def _conv_over_time(layer: nn.Conv1d, x: Tensor, weight: Tensor, bias: Tensor | 
     torch has such kernels for images only, so a series is an image of height 1 here.
     """
     x = x.transpose(-2, -1).contiguous().transpose(-2, -1).unsqueeze(-2)
-    padding = layer.padding if isinstance(layer.padding, str) else (0, *layer.padding)
-    steps = (1, *layer.stride), padding, (1, *layer.dilation)
-    return F.conv2d(x, weight.unsqueeze(2), bias, *steps, layer.groups).squeeze(-2)
+    padding: Any = layer.padding if isinstance(layer.padding, str) else (0, *layer.padding)
+    stride, dilation = (1, *layer.stride), (1, *layer.dilation)
+    filters = weight.unsqueeze(2)
+    return F.conv2d(x, filters, bias, stride, padding, dilation, layer.groups).squeeze(-2)
 
 
 def activation_bytes(module: nn.Module, x: Tensor, samples: int) -> int:
