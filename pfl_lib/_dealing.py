@@ -1,4 +1,4 @@
-"""Dealing samples to clients: how many of each class, and then which ones."""
+"""Distribute samples over clients: first how many of each class, then which ones."""
 
 from itertools import pairwise
 
@@ -10,9 +10,9 @@ from pfl_lib.random import keyed_generator
 def even_quota(sizes, weights, *key):
     """Whole numbers of samples: row i sums to ``sizes[i]`` and follows ``weights[i]``.
 
-    A fair share is rarely a whole number.  Each entry is its share rounded down or up, and what is
-    rounded up is chosen so that the total of each class over all clients is its fair total rounded
-    down or up, too: a split that fits the data on average then fits it exactly.
+    Each entry is its fair share rounded down or up, chosen so that the total of each class over all
+    clients is its fair total rounded down or up, too: a split that fits the data on average then
+    fits it exactly.
     """
     weights = weights.double()
     total = weights.sum(1, keepdim=True)
@@ -37,9 +37,9 @@ def even_quota(sizes, weights, *key):
 
 
 def _balance_rounding(up, fractional, owed):
-    """Exchange roundings until each class's total is its fair total rounded down or up.
+    """Exchange roundings until the total of each class is its fair total rounded down or up.
 
-    Such a rounding always exists, and a chain of exchanges, each within one client, leads to it.
+    Such a rounding always exists, and is reached by chains of exchanges, each within one client.
     """
     while True:
         if float(owed.min()) < -1 + 1e-6:
@@ -77,8 +77,8 @@ def _chain(up, fractional, sources, targets):
 def deal(labels, offset, counts, *key):
     """Indices for each client by ``counts`` (m, classes), and the classes dealt more than once.
 
-    The samples of a class are shuffled and dealt round the table, so that one client never gets a
-    sample twice and two clients share one only when the class has run out.
+    The samples of a class are shuffled and dealt cyclically, so that no client gets a sample twice,
+    and two clients share one only if the class has run out.
     """
     hands: list[list[int]] = [[] for _ in range(len(counts))]
     shared = []
@@ -111,7 +111,7 @@ def shuffled(parts, offset, *key):
 
 
 def cut(n, share):
-    """n things cut by proportions: whole numbers that sum to n, each within one of its share."""
+    """n cut by proportions: whole numbers that sum to n, each within one of its share."""
     ends = (share.cumsum(0) * n + 0.5).floor().long().clamp(max=n)
     ends[-1] = n
     return torch.diff(ends, prepend=torch.zeros(1, dtype=torch.int64))
@@ -120,7 +120,7 @@ def cut(n, share):
 def share_for_test(labels, share, *key):
     """Which of one client's samples are for testing: a mask, in which every class has its share.
 
-    The samples are ordered by class, at random within a class, and test samples stand at equal
+    The samples are ordered by class, at random within a class, and test samples are chosen at equal
     distances along that order.  Of two or more samples at least one is on either side; a single
     one is for training.
     """
@@ -141,7 +141,7 @@ def share_for_test(labels, share, *key):
 def groups_for_test(labels, groups, share, *key):
     """The same by whole groups of samples that belong together: a group never falls on both sides.
 
-    A group counts for the class of its first sample.  Groups of a class are taken in random order
+    A group counts for the class of its first sample.  Groups of a class are chosen in random order
     as long as each brings the class nearer to its share; the only group of a class is for training.
     """
     chosen = torch.zeros(len(labels), dtype=torch.bool)

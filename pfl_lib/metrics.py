@@ -1,4 +1,4 @@
-"""Measures: how unlike clients' data are, and how personal models are judged against each other.
+"""Measures of how much clients' data differ, and of how personal models compare.
 
 Data: a table ``counts`` has one row per client, one column per class (``partition.counts(data)``).
 Models: accuracies are one number per client, or a ``History``, whose last recorded round is meant.
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-# ---- how unlike the data are -----------------------------------------------------------------
+# ---- heterogeneity of the data -----------------------------------------------------------------
 
 
 def label_shares(counts):
@@ -64,7 +64,7 @@ def total_variation(counts):
 
 
 def effective_classes(counts):
-    """exp(−Σ_c p_ic ln p_ic): as many equally frequent classes would be as uncertain.
+    """exp(−Σ_c p_ic ln p_ic): the number of equally frequent classes with the same entropy.
 
     Equation label: eq-effective-classes
 
@@ -93,7 +93,7 @@ def effective_samples(counts):
 
 
 def effective_clients(sizes):
-    """(Σ n_i)² / Σ n_i²: so many equal clients would make a weighted average just as steady.
+    """(Σ n_i)² / Σ n_i²: the number of equal clients whose average has the same variance.
 
     Equation label: eq-effective-clients
 
@@ -102,12 +102,12 @@ def effective_clients(sizes):
     """
     sizes = _check.numbers("sizes", sizes).double()
     if sizes.ndim != 1 or len(sizes) == 0 or not bool((sizes > 0).all()):
-        raise ValueError(f"sizes must be positive numbers, one a client; got {sizes.tolist()!r}")
+        raise ValueError(f"sizes must be positive numbers, one per client; got {sizes.tolist()!r}")
     return float(sizes.sum() ** 2 / (sizes**2).sum())
 
 
 def majority_accuracy(partition, data):
-    """Test accuracy of a client that always says its most frequent training label: (m,).
+    """Test accuracy of a client that always predicts its most frequent training label: (m,).
 
     >>> import pfl_lib
     >>> data = pfl_lib.data.load("digits")
@@ -125,7 +125,7 @@ def majority_accuracy(partition, data):
     return tested.gather(1, guess[:, None]).squeeze(1) / tested.sum(1)
 
 
-# ---- how models are judged -------------------------------------------------------------------
+# ---- comparison of models -------------------------------------------------------------------
 
 
 class Wilcoxon(NamedTuple):
@@ -141,7 +141,7 @@ class Wilcoxon(NamedTuple):
 
 
 def win_rate(ours, theirs):
-    """The share of clients that ``ours`` serves better than ``theirs``; a tie is half a win.
+    """The share of clients for which ``ours`` is better than ``theirs``; a tie is half a win.
 
     Equation label: eq-win-rate
 
@@ -182,7 +182,7 @@ def wilcoxon(ours, theirs, alternative="two-sided"):
 
 
 def _sums_of_signs(ranks, total):
-    """The probability of each sum 0..total of the ranks that get a plus, when coins decide."""
+    """The null distribution of the sum 0..total of the positive ranks."""
     chance = torch.zeros(total + 1, dtype=torch.float64)
     chance[0] = 1.0
     for rank in ranks:
@@ -191,7 +191,7 @@ def _sums_of_signs(ranks, total):
 
 
 def inside_share(xi, groups):
-    """The part of what a client hears from others that comes from its own group, on average.
+    """The share of a client's weight on others that is on its own group, on average.
 
     >>> xi = torch.tensor([[0.0, 0.75, 0.25], [0.75, 0.0, 0.25], [0.5, 0.5, 0.0]])
     >>> inside_share(xi, torch.tensor([0, 0, 1]))
@@ -205,8 +205,8 @@ def inside_share(xi, groups):
 
 
 def inside_by_chance(groups):
-    """What ``inside_share`` is when everybody hears all others alike: the mean share of
-    like-minded clients among the others.
+    """``inside_share`` for equal weights on all others: the mean share of a client's own group
+    among the others.
 
     >>> inside_by_chance(torch.tensor([0, 0, 1, 1, 1]))
     0.4
@@ -219,10 +219,9 @@ def inside_by_chance(groups):
 def group_recovery(xi, groups):
     """How well the hidden groups can be read off the weights ``xi``: the adjusted Rand index.
 
-    The clients are clustered by what they hear of each other, (ξ_ij + ξ_ji)/2, joining the loudest
-    first (average linkage), into as many clusters as there are groups.  1: the clusters are the
-    groups; about 0: as good as chance.  It asks whether the groups are *there*, however faint;
-    ``inside_share`` asks how much of what is heard comes from them.
+    The clients are clustered by their mutual weights (ξ_ij + ξ_ji)/2 (average linkage) into as many
+    clusters as there are groups.  1: the clusters are the groups; about 0: chance.  It tells
+    whether the groups can be found at all; ``inside_share`` tells how much weight is on them.
 
     >>> xi = torch.tensor([[0.0, 0.8, 0.2], [0.8, 0.0, 0.2], [0.5, 0.5, 0.0]])
     >>> group_recovery(xi, torch.tensor([0, 0, 1]))
@@ -242,7 +241,7 @@ def group_recovery(xi, groups):
 
 
 def auc(scores, y):
-    """Area under the ROC curve: how often a sample of the class scores above one that is not of it.
+    """Area under the ROC curve: how often a positive sample scores above a negative one.
 
     A tie counts half.  ``scores`` (n,) with ``y`` 0 or 1; or (n, classes) with labels ``y``: the
     mean over the classes, each against the rest; or (n, k) with k labels at once, each 0 or 1: the
@@ -270,7 +269,7 @@ def auc(scores, y):
 
 
 def _one_auc(scores, hit):
-    """From the mean ranks of the scores (Mann and Whitney)."""
+    """The AUC from the mean ranks of the scores (Mann and Whitney)."""
     inside, outside = int(hit.sum()), int((~hit).sum())
     if not inside or not outside or scores.isnan().any():
         return math.nan
@@ -411,7 +410,7 @@ def _differences(ours, theirs):
 
 
 def _way(ours, theirs):
-    """1 where more is better, -1 where less is; two histories must have the same metric."""
+    """1 if larger is better, -1 if smaller is; two histories must have the same metric."""
     judged = {h.metric for h in (ours, theirs) if isinstance(h, History)} or {"accuracy"}
     if len(judged) > 1:
         raise ValueError(f"ours and theirs must have the same metric, got {sorted(judged)}")
@@ -423,7 +422,7 @@ def _accuracies(name, values):
         return values.clients().double()  # an error, which may be any size
     values = values.clients() if isinstance(values, History) else values
     values = _check.numbers(name, values).double()
-    what = f"{name} must be a History or accuracies in [0, 1], one a client"
+    what = f"{name} must be a History or accuracies in [0, 1], one per client"
     if values.ndim != 1 or len(values) == 0:
         raise ValueError(f"{what}; got shape {tuple(values.shape)}")
     wrong = ((values < 0) | (values > 1)).nonzero().flatten().tolist()

@@ -1,9 +1,9 @@
 """The papers' models; each is an ordinary ``nn.Module``.
 
 All of them are safe under ``torch.func`` (``functional_call``, ``grad``, ``vmap``): no batch
-statistics, no dropout, nothing in place, no Python that looks at the data.  :func:`with_lora` makes
-a model whose layers are frozen and learn by low-rank additions; :func:`with_head` says of any
-module, such as torchvision's, which layer is its head.
+statistics, no dropout, nothing in place, no Python control flow that depends on the data.
+:func:`with_lora` freezes a model's layers and adds trainable low-rank terms; :func:`with_head`
+marks the head of any module, such as torchvision's.
 """
 
 import copy
@@ -49,8 +49,8 @@ def layers(model):
     """Layers of any module, from input to output: pairs (name, names of its parameters).
 
     Weight and bias of one layer stay together: "the top p layers" are ``layers(model)[-p:]``.
-    Frozen parameters are left out, and so are layers that have no others.  A module may say itself
-    which layer a parameter belongs to, by a method ``layer_of(name)``.
+    Frozen parameters are left out, and so are layers that have no others.  A module can define
+    which layer a parameter belongs to by a method ``layer_of(name)``.
 
     >>> layers(mlp(4, 3, hidden=(5,)))[-1]
     ('output', ('output.weight', 'output.bias'))
@@ -64,12 +64,12 @@ def layers(model):
 
 
 def _width(name, value, at_least=1):
-    """How many numbers a layer takes or gives."""
+    """The size of a layer's input or output."""
     return _check.whole(name, value, at_least, at_most=2**24)
 
 
 def parameter_count(model):
-    """How many numbers one client sends when it sends its whole model: those that are trained.
+    """The number of trainable parameters: what a client sends when it sends its whole model.
 
     >>> parameter_count(logistic_regression(64, 10)) == 64 * 10 + 10
     True
@@ -154,7 +154,7 @@ class ConvolutionalNetwork(Model):
         self.output = nn.Linear(wide, classes)
 
     def features(self, x):
-        # ReLU after the pool gives the same numbers and has a quarter of the work
+        # ReLU after the pool gives the same result at a quarter of the cost
         x = functional.relu(functional.max_pool2d(self.conv1(x), 2))
         x = functional.relu(functional.max_pool2d(self.conv2(x), 2))
         return functional.relu(self.wide(x.flatten(1)))
@@ -346,8 +346,8 @@ class LowRank(nn.Module):
     """A frozen linear layer or convolution W and a trained addition: W + scale·B·A.
 
     A has ``rank`` rows and random values, B has ``rank`` columns and begins at zero, so that at
-    first nothing changes (LoRA, Hu et al. 2022).  For a convolution A is one with ``rank`` filters
-    (for each group, where it has groups) and B one of size 1.
+    first nothing changes (LoRA, Hu et al. 2022).  For a convolution A is a convolution with
+    ``rank`` filters (per group, where it has groups) and B one of size 1.
 
     >>> layer = LowRank(nn.Linear(64, 10), rank=2)
     >>> parameter_count(layer)  # instead of 650
@@ -380,7 +380,7 @@ class LowRank(nn.Module):
         base = self.base
         if isinstance(base, nn.Linear):
             added = functional.linear(functional.linear(x, self.A), self.B)
-        else:  # the layer's own way to convolve: its stride, padding, dilation and groups
+        else:  # with the layer's own stride, padding, dilation and groups
             inner = base._conv_forward(x, self.A, None)  # type: ignore[operator]
             added = ADAPTABLE[type(base)](inner, self.B, groups=self.groups)
         return base(x) + self.scale * added
@@ -395,7 +395,7 @@ def with_lora(
     head: bool = True,
     seed: int = 0,
 ) -> nn.Module:
-    """A copy of ``module`` that is frozen but for low-rank additions: LoRA (Hu et al. 2022).
+    """A copy of ``module``, frozen except for low-rank additions: LoRA (Hu et al. 2022).
 
     ``layers`` names the linear layers and convolutions that learn (see ``named_modules``); None is
     all of them but convolutions in groups, which are small already.  ``rank`` is the rank of what
@@ -454,11 +454,11 @@ class BodyAndHead(Model):
 
 
 def with_head(module: nn.Module, data: Dataset | SampleForm, name: str | None = None) -> nn.Module:
-    """A copy of ``module`` that says what its head is, for methods that treat it in its own way.
+    """A copy of ``module`` with a marked head, for methods that treat the head separately.
 
     ``name`` is the last layer, as in ``module.named_modules()`` ("fc" of a ResNet by torchvision);
-    None takes the last linear layer.  Weights, and what is frozen, stay as they are.  Whether the
-    new model says the same is tried out on random samples of the form of ``data``.
+    None takes the last linear layer.  Weights, and what is frozen, stay as they are.  That the
+    new model gives the same output is checked on random samples of the form of ``data``.
 
     >>> import pfl_lib
     >>> data = pfl_lib.data.load("digits")
@@ -497,7 +497,7 @@ def with_head(module: nn.Module, data: Dataset | SampleForm, name: str | None = 
 
 @torch.no_grad()
 def _refuse_other_outputs(module, made, form, name):
-    """A ValueError where cutting the module has changed what it says."""
+    """A ValueError if cutting the module has changed its output."""
     x = form.blank(3)
     if x.is_floating_point():
         x = torch.rand(x.shape, generator=keyed_generator(0, "samples"))
@@ -515,7 +515,7 @@ def _refuse_other_outputs(module, made, form, name):
 
 
 def head_prefixes(module: nn.Module) -> tuple[str, ...]:
-    """How the names of the head's parameters begin: what the module says, or its part "head".
+    """The name prefixes of the head's parameters: the module's ``head``, or its part of that name.
 
     >>> head_prefixes(mlp(64, 10))
     ('output.',)
@@ -532,9 +532,9 @@ def head_prefixes(module: nn.Module) -> tuple[str, ...]:
 def build(model, data, seed=None, **options):
     """A model for a data set.
 
-    ``model``: a name (``"mcmahan_cnn"`` ...), or a callable that is given the data set and returns
-    an ``nn.Module``, or an ``nn.Module`` itself.  ``seed`` fixes the initial weights and leaves
-    torch's global random numbers as they were.  ``options`` go to the model's function.
+    ``model``: a name (``"mcmahan_cnn"`` ...), or a callable that takes the data set and returns an
+    ``nn.Module``, or an ``nn.Module`` itself.  ``seed`` fixes the initial weights without touching
+    torch's global random state.  ``options`` go to the model's function.
 
     >>> import pfl_lib
     >>> data = pfl_lib.data.load("digits")
@@ -647,8 +647,7 @@ class SeriesNetwork(Model):
 def cnn1d(channels, classes, filters=(32, 64)):
     """A small network for time series: convolutions over nine moments, and a mean over time.
 
-    It reads windows of any length from two moments on, and does not mind where in the window
-    something happens.
+    It reads windows of two moments or more, and is invariant to shifts within the window.
 
     >>> cnn1d(9, 6)(torch.zeros(5, 9, 128)).shape
     torch.Size([5, 6])

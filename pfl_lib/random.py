@@ -1,7 +1,7 @@
 """Randomness that is keyed, never drawn in order.
 
-A generator is made from (seed, purpose, round, client ...), so what one client draws depends
-neither on which other clients take part, nor on the engine, nor on a stop and a resume.
+A generator is made from (seed, purpose, round, client ...), so the draws of one client depend
+neither on which other clients take part, nor on the engine, nor on whether the run was resumed.
 """
 
 import hashlib
@@ -30,8 +30,8 @@ def keyed_generator(seed, *purpose):
 def keyed_number(seed, *purpose):
     """The whole number in [0, 2**63) behind :func:`keyed_generator`.
 
-    torch's CPU generator looks at the low 32 bits only; they come from a cryptographic hash, so
-    that neighbouring seeds or clients start in unrelated places.
+    torch's CPU generator uses the low 32 bits only; they come from a cryptographic hash, so that
+    neighbouring seeds or clients have unrelated streams.
 
     >>> keyed_number(0, "batches", 3)
     9108696344802268837
@@ -43,7 +43,7 @@ def keyed_number(seed, *purpose):
 
 
 def keyed_order(n, *purpose):
-    """The numbers 0..n-1 in a random order that no version of any library can change.
+    """The numbers 0..n-1 in a random order that does not depend on library versions.
 
     Used where an order is part of a data set's definition (the fixed splits of small sets).
 
@@ -55,7 +55,7 @@ def keyed_order(n, *purpose):
 
 
 def _written(part):
-    if type(part) is int:  # most are; the other questions take longer
+    if type(part) is int:  # the most common case, first for speed
         text = b"i%d" % part
     elif isinstance(part, str):
         text = b"s" + part.encode()

@@ -228,7 +228,7 @@ def test_grouped_small_form_gives_all_it_can(small):
     assert {len(i) for i in p.train} == {200} and {len(i) for i in p.test} == {100}
     digits = data.load("digits")
     q = partition.grouped(digits)
-    assert "88 test samples a client" in q.about and q.check(digits)
+    assert "88 test samples per client" in q.about and q.check(digits)
     sizes = partition.grouped(
         small, group_clients=(1, 2, 3, 1, 1), group_sizes=(50, 40, 30, 20, 10)
     )
@@ -408,9 +408,9 @@ def test_describe_says_the_numbers(small):
     words = p.describe(small)
     for part in (
         "20 clients (grouped, seed 0)",
-        "10 to 50 (median 30) training samples a client, 600 in all",
-        "100 test samples a client",
-        "of 10 classes a client",
+        "10 to 50 (median 30) training samples per client, 600 in all",
+        "100 test samples per client",
+        "of 10 classes per client",
         "5 hidden groups of clients: 4 each",
         "8 clients have wrong labels",
     ):

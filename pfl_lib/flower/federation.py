@@ -1,4 +1,4 @@
-"""A federation whose clients are elsewhere: the same verbs, but the work is sent to them."""
+"""A federation with remote clients: the same interface, but the work is sent to them."""
 
 import copy
 import time
@@ -23,7 +23,7 @@ from pfl_lib.local import LocalFederation
 from pfl_lib.local.base import ModelFederation
 
 TRANSPORT = ("connect", "refresh", "ask", "present", "note", "complaints")
-FOR_CLIENTS = ("engine", "chunk", "keep_memory")  # what only those who train must know
+FOR_CLIENTS = ("engine", "chunk", "keep_memory")  # options of the clients only
 MOST_SAMPLES = 10_000_000  # a client that claims more is not believed
 
 
@@ -45,16 +45,14 @@ class ClientsLost(BrokenClients):
 class RemoteFederation(ModelFederation):
     """``clients`` clients behind ``transport``, which carries parcels to them and back.
 
-    ``training`` is what ``pfl_lib.Federation`` takes (``lr``, ``optimizer``, …) and must be the
-    same for server and clients.  The server holds no sample: what it must know of the data (their
-    shape, how many classes, how many samples a client has) the clients say when they say hello.
+    ``training`` are options of ``pfl_lib.Federation`` (``lr``, ``optimizer``, …), the same for
+    server and clients.  The server holds no samples: clients report their shape, the number of
+    classes and their sample counts when they connect.
 
-    A client that does not answer raises ``ClientsLost``.  Replies to a round's work are kept until
-    the next round, so that a round repeated without a lost client does not ask the others twice.
-    Each reply names the question it answers; one that was sent before, or is meant for another
-    client, is refused.  Absent clients' accuracy and loss are NaN: not measured.
-    ``traffic`` lists what was
-    sent: one entry for each time that clients were asked.
+    A client that does not answer raises ``ClientsLost``.  Replies are kept until the next
+    round, so that a round repeated without a lost client does not ask the others twice.  Each reply
+    names the request it answers; one for an earlier request or another client is refused.  Absent
+    clients' accuracy and loss are NaN.  ``traffic`` records each exchange with the clients.
 
     >>> import pfl_lib
     >>> near = pfl_lib.example("logistic_regression")
@@ -105,14 +103,14 @@ class RemoteFederation(ModelFederation):
         return self.transport
 
     def at(self, k):
-        """This federation in round ``k``; clients that have come back are part of it again."""
+        """This federation in round ``k``; clients that have returned are part of it again."""
         here = super().at(k)
         here._kept = {}
         self.transport.refresh()
         return here
 
     def perform(self, work, who):
-        """Have the clients ``who`` do ``work``, wherever they are; the rows as they come back."""
+        """Let the clients ``who`` do ``work`` where they are; returns the rows they send back."""
         clients = checked_clients(self, who)
         check_work(self, work, clients)
         part = self._part or [None] * self.m
@@ -207,7 +205,7 @@ class RemoteFederation(ModelFederation):
 
 
 def _sample_count(words, client):
-    """How many samples a client says it has."""
+    """A client's reported number of samples, checked."""
     count = words.get("samples")
     if isinstance(count, bool) or not isinstance(count, int) or not 0 < count <= MOST_SAMPLES:
         raise ValueError(
@@ -218,7 +216,7 @@ def _sample_count(words, client):
 
 
 def _form(profiles):
-    """The form of the clients' samples: all a model needs to be built."""
+    """The form of the clients' samples, from which the model is built."""
     first = profiles[min(profiles)]
     names = ("kind", "shape", "classes", "vocabulary")
     for client, words in profiles.items():
@@ -233,7 +231,7 @@ def _form(profiles):
 
 
 class InProcess:
-    """A transport to ``OneClient`` objects in this process: only the wire is left out.
+    """A transport to ``OneClient`` objects in this process, without a network.
 
     ``silent`` clients do not answer.
 
@@ -253,7 +251,7 @@ class InProcess:
         self.silent, self.present, self.notes = set(), set(), []
 
     def connect(self, clients, seconds):
-        """What each client that is present says about itself, by its number."""
+        """The profiles of the clients that are present, by number."""
         self.refresh()
         return {i: self.clients[i].answer("hello", Parcel()).words for i in sorted(self.present)}
 
@@ -262,7 +260,7 @@ class InProcess:
         self.present = set(self.clients) - self.silent
 
     def ask(self, kind, parcels):
-        """{client: its reply, or why there is none}."""
+        """{client: its reply, or the reason for none}."""
         replies = {}
         for i, parcel in parcels.items():
             if i in self.silent:
@@ -300,7 +298,7 @@ def in_process(fed):
 
 
 def _model(fed):
-    """The model by its name, or, where it has none, a module like the one that was given."""
+    """The model's name, or a module like the given one if it has none."""
     if fed.model_name in models.names():
         return fed.model_name
     return fed.network.filled(fed.initial()[0])

@@ -1,7 +1,7 @@
-"""Who holds which samples: each paper's own way to split a data set, under a name of its own.
+"""Partitions: which client holds which samples, with the splits of each paper by name.
 
-Samples are never copied: a client is two lists of indices into ``data.x``.  Everything random is
-keyed by (seed, purpose, client), so it does not depend on the order in which it is asked for.
+Samples are never copied: a client is two lists of indices into ``data.x``.  All randomness is keyed
+by (seed, purpose, client), so it does not depend on the order of the draws.
 """
 
 from pfl_lib.partition.changes import hold_out, label_noise, official_test, scarce, set_aside

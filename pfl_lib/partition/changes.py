@@ -1,4 +1,4 @@
-"""Changes to a partition: fewer samples, some held out, newcomers, other tests, wrong labels."""
+"""Changes to a partition: fewer samples, held-out samples, newcomers, other tests, label noise."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,7 +39,7 @@ def scarce(partition, samples, seed=0):
         partition,
         train=tuple(index[k] for index, k in zip(partition.train, kept)),
         labels=None if labels is None else tuple(own[k] for own, k in zip(labels, kept)),
-        about=f"{partition.about}; cut to {samples} training samples a client",
+        about=f"{partition.about}; cut to {samples} training samples per client",
     )
 
 
@@ -83,11 +83,11 @@ def hold_out(partition, share=0.2, seed=0, data=None):
 
 
 def _held_out(index, share, data, key):
-    """The positions of one client's samples that are held out, and of those that are left."""
+    """The positions of one client's samples to hold out, and of the rest."""
     if data is not None and data.together:
         groups = data.columns[data.together].values[index]
         classes = data.y[index] if data.labeled else torch.zeros_like(index)
-        for labels in (classes, torch.zeros_like(index)):  # of every class a share, if it can be
+        for labels in (classes, torch.zeros_like(index)):  # stratified by class if possible
             out = groups_for_test(labels, groups, share, *key)
             if out.any():
                 return out.nonzero().squeeze(1), (~out).nonzero().squeeze(1)
@@ -99,7 +99,7 @@ def _held_out(index, share, data, key):
 def set_aside(
     partition: Partition, clients: int | Sequence[int] | torch.Tensor, seed: int = 0
 ) -> tuple[Partition, Partition]:
-    """Some ``clients`` come later: two partitions (members, newcomers).
+    """Set some ``clients`` aside as newcomers: two partitions (members, newcomers).
 
     Train on the members, then serve the newcomers: see :func:`pfl_lib.serve_newcomers`.  Both keep
     their order; ``clients`` are numbers of clients, or how many of them, drawn by ``seed``; some
@@ -161,7 +161,7 @@ def official_test(partition, data):
     """
     check_arguments(partition=partition, data=data)
     y = data.y.clone()
-    y[: data.n_train] = -1  # nobody is tested on training samples,
+    y[: data.n_train] = -1  # no client is tested on training samples,
     y[torch.cat(partition.train)] = -1  # not even where both parts were dealt together
     test = [torch.isin(y, data.y[own]).nonzero().squeeze(1) for own in partition.train]
     for i, index in enumerate(test):
@@ -174,7 +174,7 @@ def official_test(partition, data):
 
 
 def label_noise(partition, data, client_share=0.4, label_share=0.2, seed=0):
-    """Some clients believe some wrong labels; what clients are tested on stays true.
+    """Label noise: some training labels of some clients are wrong, test labels stay true.
 
     ``client_share`` of the clients are dirty (FedAMP: two of five).  ``label_share`` of a dirty
     client's training labels are replaced, each by one of the *other* classes, drawn uniformly.

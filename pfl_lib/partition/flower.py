@@ -1,4 +1,4 @@
-"""Clients dealt by a partitioner of Flower Datasets (``pip install flwr-datasets``)."""
+"""Clients made by a partitioner of Flower Datasets (``pip install flwr-datasets``)."""
 
 from typing import Any
 

@@ -66,7 +66,7 @@ def grouped(
     tested = int(test_counts[0].sum())
     if test_size is None and tested < _groups.TEST_SIZE:
         words.append(
-            f"{tested} test samples a client, since a class has too few for the paper's 100"
+            f"{tested} test samples per client, since a class has too few for the paper's 100"
         )
     if scale != 1:
         words.append(f"training sizes are {scale:g} of the paper's or the given ones")

@@ -1,4 +1,4 @@
-"""Clients that are there already: whose sample it is decides who holds it."""
+"""Natural clients: every sample is held by the client it comes from."""
 
 import torch
 

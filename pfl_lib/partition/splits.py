@@ -279,7 +279,7 @@ def class_subset(data, clients=10, classes_per_client=6, iid=False, test_share=0
         test=[shuffled(p, 0, seed, "class_subset", "test", i) for i, p in enumerate(test)],
         seed=seed,
         source=data.identity(),
-        about=f"{data.name} in {clients} equal parts of a class, {per_client} classes a client, "
+        about=f"{data.name} in {clients} equal parts of a class, {per_client} classes per client, "
         f"{kind}; {test_share:.0%} for testing",
     )
 

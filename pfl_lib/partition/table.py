@@ -87,7 +87,7 @@ class Partition:
         return torch.stack(rows)
 
     def check_source(self, data):
-        """Raise where this partition was made for another data set than ``data``.
+        """Raise an error if this partition was made for another data set than ``data``.
 
         The same samples in another form (half their size, under other labels) are the same set.
         """
@@ -105,7 +105,7 @@ class Partition:
         return self
 
     def check(self, data):
-        """Raise where these indices do not fit ``data``, repeat, or leak test samples."""
+        """Raise an error if these indices do not fit ``data``, repeat, or leak test samples."""
         self.check_source(data)
         trained = torch.zeros(len(data), dtype=torch.bool)
         for part in ("train", "test"):
@@ -127,19 +127,19 @@ class Partition:
         return self
 
     def describe(self, data=None):
-        """In words: clients, sizes, groups; with ``data`` also classes a client and label noise."""
+        """Clients, sizes and groups; with ``data`` also classes per client and label noise."""
         lines = [f"{self.m} clients ({self.name}, seed {self.seed}): {self.about}."]
         for part, word in (("train", "training"), ("test", "test")):
             sizes = torch.tensor([len(i) for i in getattr(self, part)])
             low, high = int(sizes.min()), int(sizes.max())
             middle = float(sizes.double().quantile(0.5))
             spread = f"{low:,}" if low == high else f"{low:,} to {high:,} (median {middle:,g})"
-            lines.append(f"{spread} {word} samples a client, {int(sizes.sum()):,} in all.")
+            lines.append(f"{spread} {word} samples per client, {int(sizes.sum()):,} in all.")
         if data is not None and data.labeled:
             held = (self.counts(data) > 0).sum(1)
             low, high = int(held.min()), int(held.max())
             spread = f"{low}" if low == high else f"{low} to {high}"
-            lines.append(f"{spread} of {len(data.classes)} classes a client.")
+            lines.append(f"{spread} of {len(data.classes)} classes per client.")
         if self.groups is not None:
             members = torch.bincount(self.groups).tolist()
             same = len(set(members)) == 1
@@ -153,7 +153,7 @@ class Partition:
         return " ".join(lines)
 
     def save(self, path):
-        """Write an .npz file without pickles, to the side first and then renamed."""
+        """Write an .npz file without pickles, atomically."""
         path = Path(path)
         arrays = {
             "about": np.array(json.dumps([self.name, self.seed, self.about])),

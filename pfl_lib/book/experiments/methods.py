@@ -125,7 +125,7 @@ def spfl_clients(data, iid=False, samples=None, clients=10, classes=None, seed=0
 
     >>> import pfl_lib
     >>> spfl_clients(pfl_lib.data.load("digits"), samples=50).describe()  # doctest: +ELLIPSIS
-    '10 clients (class_subset, seed 0): ... 50 training samples a client, 500 in all. ...'
+    '10 clients (class_subset, seed 0): ... 50 training samples per client, 500 in all. ...'
     """
     if classes is None:
         printed = data.name if data.name in ("emnist", "cifar100") else "mnist"

@@ -122,7 +122,7 @@ class Quadratics(Problem):
 
     def __post_init__(self):
         if not isinstance(self.H, torch.Tensor) or self.H.shape[-2:] != (self.c.shape[-1],) * 2:
-            raise ValueError(f"H must hold one d×d matrix a client, got {self.H!r}")
+            raise ValueError(f"H must hold one d×d matrix per client, got {self.H!r}")
 
     @functools.cached_property
     def _eigen(self):
