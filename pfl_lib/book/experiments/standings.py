@@ -65,7 +65,7 @@ def client_by_client(found, method, case, over="Separate"):
         return ""
     ours, theirs = (dict(enumerate(runs[0]["clients"])) for runs in both)
     mean, low, high = paired(ours, theirs)
-    return _span(mean, low, high, digits=2)
+    return span(mean, low, high, digits=2)
 
 
 def moved(run, share=0.2):
@@ -85,7 +85,7 @@ def standings(found, case):
     order = sorted(found.methods_in(case), key=lambda m: -found.mean(m, "last", case))
     for method in order:
         leads = [
-            "" if method == over else _span(*lead(found, method, case, over))
+            "" if method == over else span(*lead(found, method, case, over))
             for over in ("Separate", "FedAvg-FT")
         ]
         numbers = [100 * found.mean(method, w, case) for w in NUMBERS.values()]
@@ -98,7 +98,12 @@ def standings(found, case):
     return Shown(head, rows, note=note, sortable=True)
 
 
-def _span(mean, low, high, digits=1):
+def span(mean, low, high, digits=1):
+    """A difference and its interval in words; "" where there is none.
+
+    >>> span(1.67, -2.13, 5.46)
+    '+1.7 [−2.1, 5.5]'
+    """
     if math.isnan(mean):
         return ""
     return f"{mean:+.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]".replace("-", "−")
@@ -193,7 +198,7 @@ def costs(found, cases):
         kind, (first, *_) = known[label], found.of(label)
         settings, m = first["settings"], len(first["clients"])
         models = first["sent"] / (first["rounds"][-1] * m * settings["parameters"])
-        numbers = [_plus_minus(found, label, case) for case in cases]
+        numbers = [plus_minus(found, label, case) for case in cases]
         method = kind(**kind.needs)
         work = "" if label == "Oracle groups" else f"{operations(method, fed):.0f}"
         rows.append(
@@ -210,9 +215,14 @@ def costs(found, cases):
     return Shown((*head, "a newcomer gets"), rows, sortable=True)
 
 
-def _plus_minus(found, method, case, level=0.95):
-    """Mean accuracy in % and half the width of Student's interval over the seeds."""
-    values = [100 * v for v in found.values(method, "last", case)]
+def plus_minus(found, method, case, level=0.95, what="last"):
+    """Mean accuracy in % and half the width of Student's interval over the seeds.
+
+    >>> from pfl_lib.book.experiments import stored
+    >>> plus_minus(stored("natural")["laptop"], "Separate", "people")
+    '91.0 ± 0.8'
+    """
+    values = [100 * v for v in found.values(method, what, case)]
     if len(values) < 2:
         return ""
     half = stats.t.ppf((1 + level) / 2, len(values) - 1) * stats.sem(values)
