@@ -8,7 +8,7 @@
 - the library's reference leads from a formula to its equation in the book;
 - ``{small-playground}`` and ``{wall-of-explorers}`` of the first page; ``{notebook-downloads}``, a
   table of all notebooks to download, ``{library-download}``, ``{versions}``, ``{long-tests}``,
-  ``{broken}`` and ``{site-measured}``, what they measured;
+  ``{broken}``, ``{choices}`` and ``{site-measured}``, what they measured;
 - a search that puts the teaching first (static/search.js);
 - a sitemap, when ``html_baseurl`` says where the site is.
 """
@@ -333,6 +333,39 @@ def wrong_arguments(measured):
     return [*lines, f"| all | {measured['callables']} | {' | '.join(cells)} |"]
 
 
+class Choices(MarkdownDirective):
+    """How much open choices matter, from results/choices.json: a table."""
+
+    def markdown(self):
+        path = Path(self.env.srcdir) / "results" / "choices.json"
+        self.env.note_dependency(str(path))
+        return chosen(json.loads(path.read_text(encoding="utf-8")))
+
+
+def chosen(record):
+    """The lines of a table for each world: two answers to a question, and what each gives."""
+    lines = []
+    for world in record["worlds"].values():
+        beside = ", ".join(
+            f"{label} {_mean(world['beside'][name])}"
+            for name, label in (("separate", "training alone"), ("fedavg", "FedAvg"))
+        )
+        words = world["clients"]
+        lines += [f"{words[0].upper()}{words[1:]}; {world['rounds']} rounds ({beside}):", ""]
+        lines += ["| method | choice | here | otherwise | in pairs |", "|:--|:--|--:|--:|:-:|"]
+        for row in world["rows"]:
+            apart = [there - here for here, there in zip(row["here"], row["there"])]
+            pairs = ", ".join(f"{value:+.1f}" for value in apart)
+            numbers = f"{_mean(row['here'])} | {_mean(row['there'])} | {pairs}"
+            lines.append(f"| {row['method']} | {row['choice']} | {numbers} |")
+        lines.append("")
+    return lines
+
+
+def _mean(values):
+    return f"{sum(values) / len(values):.1f}"
+
+
 class Broken(MarkdownDirective):
     """What was measured where networks and clients fail: a table from results/flower or trust."""
 
@@ -529,6 +562,7 @@ def setup(app):
     app.add_directive("long-tests", LongTests)
     app.add_directive("wrong-arguments", WrongArguments)
     app.add_directive("broken", Broken)
+    app.add_directive("choices", Choices)
     app.add_directive("site-measured", SiteMeasured)
     app.setup_extension("sphinx.ext.autodoc")
     app.connect("config-inited", _published)

@@ -115,7 +115,9 @@ def _gram(W, products, centred):
     else:
         some = -(-len(blocks) // _SUMS)
         jobs = [blocks[at : at + some] for at in range(0, len(blocks), some)]
-        cores = torch.get_num_threads() if W.device.type == "cpu" else 1
+        # other threads know nothing of a vmap or a derivative that is being taken in this one
+        alone = W.device.type != "cpu" or torch._C._functorch.is_functorch_wrapped_tensor(W)
+        cores = 1 if alone else torch.get_num_threads()
         total, *others = each(summed, jobs, cores) if cores > 1 else map(summed, jobs)
         for other in others:
             total += other

@@ -113,6 +113,13 @@ def test_median_sigma_is_positive_when_models_coincide():
     assert float(median_sigma(one_apart)) == pytest.approx(1.2)
 
 
+def test_many_federations_at_once_where_there_are_several_threads(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    many = torch.randn(3, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    at_once = torch.func.vmap(squared_distances)(many)
+    torch.testing.assert_close(at_once, torch.stack([squared_distances(W) for W in many]))
+
+
 def test_bad_input_is_named():
     with pytest.raises(TypeError, match="W must be a tensor with one row per client, got list"):
         squared_distances([[1.0]])

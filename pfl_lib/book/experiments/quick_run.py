@@ -11,6 +11,16 @@ from pfl_lib.local import LocalFederation
 from pfl_lib.methods import algorithm
 
 
+def quick_federation(seed=0):
+    """Twelve clients in three hidden groups that name the classes differently, 8×8 digits."""
+    data = datasets.load("digits")
+    thirds = [(0, 1, 2), (3, 4, 5), (6, 7, 8, 9)]
+    sizes = {"group_clients": [4] * 3, "group_sizes": [40] * 3, "test_size": 20}
+    clients = partition.grouped(data, group_classes=thirds, seed=seed, **sizes)
+    data = partition.conflicting_labels(clients, data)
+    return LocalFederation(data, clients, "mlp", lr=0.1, batch_size=10, epochs=2, seed=seed)
+
+
 def quick_run(method, rounds=6):
     """``method`` beside Separate, FedAvg and the label prior, for the reference pages.
 
@@ -19,13 +29,7 @@ def quick_run(method, rounds=6):
     >>> quick_run(algorithm("fedprox", mu=0.01), rounds=1).rows[0][0]
     'Separate'
     """
-    data = datasets.load("digits")
-    thirds = [(0, 1, 2), (3, 4, 5), (6, 7, 8, 9)]
-    clients = partition.grouped(
-        data, group_classes=thirds, group_clients=[4] * 3, group_sizes=[40] * 3, test_size=20
-    )
-    data = partition.conflicting_labels(clients, data)
-    fed = LocalFederation(data, clients, "mlp", lr=0.1, batch_size=10, epochs=2)
+    fed = quick_federation()
     rows = [algorithm(name) for name in ("separate", "fedavg", "label-prior")]
     methods = {row.label: row for row in rows}
     methods[method.label] = method
