@@ -384,6 +384,23 @@ def test_the_standing_of_fedamp_is_told_apart_by_its_width():
     assert rows == {"Separate": "3", "FedAvg": "3", **amp}
 
 
+@pytest.mark.parametrize(
+    ("clients", "rounds", "words"),
+    [(100, 100, ""), (40, 100, ", 40 of its 100 clients"), (100, 3, "")],
+)
+def test_what_a_run_carries_says_how_many_of_the_papers_clients_it_had(clients, rounds, words):
+    """FedAMP's paper prints no number of rounds, so none is missed."""
+    settings = {"data": "mnist", "model": "mcmahan_cnn", "parameters": 1_663_370}
+    run = {"case": "", "clients": [0.9] * clients, "rounds": [rounds]}
+    record = {
+        "source": "Huang et al. (FedAMP, AAAI 2021), Table 3",
+        "cases": [{"case": "", "paper": {"FedAMP": 97.6}}],
+        "runs": [run | {"settings": settings | {"partition": "grouped-0a1b"}}],
+    }
+    carried = overview.carries("fedamp_grouped", "paper", Results(record))
+    assert carried == "the paper's network and clients" + words
+
+
 def test_tables_show_the_message_beside_the_trained_model():
     """FedAMP's paper says that u and w can both be used: both stand in the table."""
     methods = {label: SOME[label] for label in ("FedAMP", "FedAvg")}

@@ -33,7 +33,8 @@ def test_network_and_clients_are_the_papers(case):
         if case == CASE:
             assert run["settings"]["partition"].startswith("fedala-mnist-")
     carried = overview.carries("fedala_published", "paper", KEPT)
-    assert carried.startswith("the paper's network and clients")
+    assert carried.startswith("the paper's network and clients, ")
+    assert carried.endswith(" of its 2,000 rounds")
 
 
 @pytest.mark.parametrize("case", KEPT.cases)

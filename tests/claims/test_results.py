@@ -73,4 +73,4 @@ def test_no_small_run_is_held_against_a_paper():
         carried = overview.carries(name, scale, found)
         networks = {r["settings"]["parameters"] for r in found.record["runs"]}
         if scale != "paper" or (name, scale) == ("fedamp_grouped", "paper"):
-            assert carried != "the paper's network and clients", (name, scale, networks)
+            assert not carried.startswith("the paper's network"), (name, scale, networks)

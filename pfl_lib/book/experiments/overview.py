@@ -95,10 +95,24 @@ def carries(name, scale, found):
     if "not printed" in networks:
         return "the paper prints no setting: order only"
     if scale == "paper" and networks == {"theirs"}:
-        return "the paper's network and clients"
+        return "the paper's network and clients" + _shorter(first, paper, compared)
     why = [] if networks == {"theirs"} else ["another network"]
     why += ["smaller data"] * (scale != "paper")
     return f"at this scale: {', '.join(why)}"
+
+
+def _shorter(method, paper, runs):
+    """Where the paper prints how many rounds or clients there are and a run has fewer: how many."""
+    about = runs[0]["settings"]
+    kind = about["partition"].split("-")[0]
+    kind = kind if kind in papers.names()["partitions"] else None
+    printed = papers.settings(method, about["data"], kind, paper=paper)
+    longest = max(run["rounds"][-1] for run in runs)
+    found = ""
+    for what, ours in (("clients", len(runs[0]["clients"])), ("rounds", longest)):
+        if what in printed and what not in printed.chosen() and ours < printed[what]:
+            found += f", {ours:,} of its {printed[what]:,} {what}"
+    return found
 
 
 def _network(paper, settings):
