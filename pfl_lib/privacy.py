@@ -135,9 +135,7 @@ def private(method, clip, noise, seed=0):
     _check.whole("seed", seed, at_least=0)
 
     def average(self, w, weights, state, fed):
-        update = w - state.x
-        if hasattr(self, "private_mask"):
-            update = update * ~self.private_mask(fed)
+        update = (w - state.x) * ~self.private_mask(fed)
         generator = keyed_generator(seed, "private", fed.k)
         drawn = torch.randn(w.shape[1], generator=generator).to(w)
         return state.x + (clipped(update, clip).sum(0) + noise * clip * drawn) / len(w)

@@ -65,6 +65,10 @@ class GlobalModel(Algorithm):
     def upload(self, state, done, fed, who):
         return state.set(x=self.average(done.w, fed.sizes[who], state, fed))
 
+    def private_mask(self, fed):
+        """Which of the d columns never leave their client: none of a global model."""
+        return torch.zeros(fed.d, dtype=torch.bool, device=fed.device)
+
     def average(self, w, weights, state, fed):
         """The average of the clients' models; ``robust`` and ``private`` replace it."""
         return weighted_average(w, weights)
