@@ -1,12 +1,12 @@
-"""Machines with addresses of their own on this one, and cables between them that fail (Linux).
+"""Virtual machines with their own addresses, connected by cables that can fail (Linux).
 
 Each machine is a network namespace. A cable is two TUN devices, one at each end, and a thread that
 carries the packets from one to the other: it loses some, delays all, repeats some, and carries
-nothing while it is cut. That is done here and not by the kernel (``tc … netem``), which many
-kernels are built without; what is lost is a real IP packet either way, and TCP has to cope.
+nothing while it is cut. It does not use the kernel's ``tc … netem``, which many kernels
+lack; either way real IP packets are lost, and TCP has to cope.
 
-Nothing is left behind, whatever happens: namespaces and devices belong to this process and end with
-it. Root is needed, or a machine where users may make namespaces.
+Nothing is left behind: namespaces and devices belong to this process and end with it. It needs
+root, or a machine where users may create namespaces.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ CENTRE, PLACE = "10.77.0.1", "10.77.1.{}"
 
 
 def isolate():
-    """No network but the loopback, for this thread and all that it starts."""
+    """Leave this thread and its children no network but the loopback."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(NEW_NET) and libc.unshare(NEW_USER | NEW_NET):
         raise OSError(ctypes.get_errno(), "this machine does not let us make a network namespace")
@@ -69,7 +69,7 @@ class Machine:
         return self._thread.submit(function, *arguments, **named).result()
 
     def pull_the_plug(self):
-        """The cable is out: the device at this end goes down."""
+        """Unplug the cable: the device at this end goes down."""
         self.do(ip, "link set cable down")
 
     def plug_in(self):
@@ -82,7 +82,7 @@ class Machine:
 
 
 class Cable:
-    """How well packets travel: ``loss`` and ``twice`` are probabilities, ``delay`` is in seconds.
+    """The quality of a cable: ``loss`` and ``twice`` are probabilities, ``delay`` is in seconds.
 
     >>> cable = Cable(loss=1.0)
     >>> cable.fate(), cable.lost

@@ -33,12 +33,12 @@ class Exercise:
 
     @property
     def level(self):
-        """easy, medium or hard, for somebody who has read the chapter."""
+        """easy, medium or hard, for a reader of the chapter."""
         return self._effort()[0]
 
     @property
     def minutes(self):
-        """How long it should take, writing up included."""
+        """The time it should take, including writing it up."""
         return int(self._effort()[1])
 
     def _effort(self):
@@ -68,7 +68,7 @@ def chapters():
 
 
 def in_order():
-    """The names of all pages, as a reader of the whole book would turn them."""
+    """The names of all pages, in reading order."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
 
     def names(node):
@@ -95,7 +95,7 @@ def split(notebook):
 
 
 class _Splitter:
-    """Takes cells apart at the marks of sphinx-exercise: a markdown cell usually ends one solution
+    """Splits cells at the directives of sphinx-exercise: a markdown cell usually ends one solution
     and begins the next exercise."""
 
     def __init__(self):
@@ -124,7 +124,7 @@ class _Splitter:
         self.put()
 
     def mark(self, what, edge, label, options):
-        """A mark begins or ends an exercise or its solution."""
+        """Handle a directive that begins or ends an exercise or its solution."""
         if edge == "end":
             self.state = "between"
         elif what == "exercise":
@@ -136,7 +136,7 @@ class _Splitter:
             self.state = "solution"
 
     def put(self):
-        """The words gathered so far go where the state says."""
+        """Store the text gathered so far according to the state."""
         text = "\n".join(self.words).strip()
         self.words.clear()
         if not text:
@@ -174,14 +174,14 @@ def name(path):
 
 @functools.cache
 def markdown(path):
-    """The words of a page: a markdown file, or the markdown cells of a notebook."""
+    """The text of a page: a markdown file, or the markdown cells of a notebook."""
     if path.suffix == ".md":
         return path.read_text(encoding="utf-8")
     return "\n\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
 
 
 def counted(labels):
-    """{label: (page, number)} of things given as (label, page), counted by chapter: "4.3".
+    """{label: (page, number)} of items given as (label, page), numbered by chapter: "4.3".
 
     On pages that are no numbered chapters they share one plain count, as on the site
     (devtools/sphinxext/pfl_numbers.py).

@@ -1,11 +1,11 @@
-"""Run notebooks as Colab would: each alone, in an empty folder, with only what Colab brings.
+"""Run notebooks as on Colab: each alone, in an empty folder, with only the packages of Colab.
 
     python -m devtools.colab                      every notebook
     python -m devtools.colab 01_fedavg fedamp     some, by the beginning of their file's name
 
-Colab itself is a web service and cannot be started here, so this comes as near as it can: an
-environment that holds what Colab has installed and nothing of ours, and pip pointed at a wheel that
-was just built from this folder. The first cell of the notebook must do the rest.
+Colab itself is a web service, so this is the closest one can get: an environment with the packages
+of Colab and nothing of ours, and pip pointed at a wheel just built from this folder. The first cell
+of the notebook must do the rest.
 
 PFL_COLAB_PYTHON=python3 takes that Python and what is installed beside it for the environment: for
 use inside Colab's own container image.
@@ -41,17 +41,17 @@ PREINSTALLED += ("ipywidgets", "ipykernel", "pip")
 # (psygnal), what mlxtend needs when the wheel is installed with all it requires (pandas), and
 # what brings the recordings of "Your own clients" (seglearn).
 FETCHED = ("anywidget", "mlxtend", "safetensors", "tqdm", "psygnal", "pandas", "seglearn")
-# A set-up cell that touched one of these would take these empty wheels, and the run would fail.
+# Decoys: a set-up cell that installs one of these gets an empty wheel, and the run fails.
 NEVER_TOUCHED = ("torch", "torchvision", "numpy")
 
 
 def environment():
-    """The Python of the bare environment; made once, and again when the versions change."""
+    """The Python of the bare environment; rebuilt when the versions change."""
     given = os.environ.get("PFL_COLAB_PYTHON")
     if given:
         return given
     ROOM.mkdir(parents=True, exist_ok=True)
-    with FileLock(ROOM / "lock"):  # tests in two processes may both want it
+    with FileLock(ROOM / "lock"):  # tests in several processes may need it
         return _bare()
 
 
@@ -75,7 +75,7 @@ def _bare():
 
 
 def wheels(folder):
-    """Put into ``folder`` all that pip may install: our wheel, small packages, the decoys."""
+    """Fill ``folder`` with all that pip may install: our wheel, small packages, the decoys."""
     kept = ROOM / "fetched"
     kept.mkdir(parents=True, exist_ok=True)
     with FileLock(ROOM / "lock"):
@@ -132,7 +132,7 @@ def run_alone(path, bare, wheelhouse, timeout=900, uploaded=()):
             "HOME": str(workspace / "home"),
             "OMP_NUM_THREADS": "1",
         }
-        # nothing of ours may reach the kernel by another way
+        # nothing of ours may reach the kernel otherwise
         for name in ("PYTHONPATH", "PFL_DATA", "PFL_CACHE", "VIRTUAL_ENV"):
             settings[name] = ""
         kernel = {
@@ -177,7 +177,7 @@ def main(names, jobs=2):
         try:
             seconds, _ = run_alone(path, bare, wheelhouse)
             return path, f"{seconds:5.0f} s", True
-        except Exception as error:  # one that fails must not keep the rest from being tried
+        except Exception as error:  # a failure must not stop the others
             words = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().splitlines()
             return path, "FAILED\n    " + "\n    ".join(words[:12] + ["..."] + words[-4:]), False
 

@@ -1,7 +1,7 @@
 """Where do the links of the built book lead?
 
 python -m devtools.links            inside the book: broken ones; outside: a list
-python -m devtools.links --online   those outside are asked for, too
+python -m devtools.links --online   also request external links
 """
 
 import re

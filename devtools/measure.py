@@ -1,4 +1,4 @@
-"""What the built book asks of a reader's machine: bytes, work, and places in the search.
+"""The cost of the built book for a reader's machine: bytes, work, and ranks in the search.
 
     python -m devtools.measure      writes results/site/measured.json
 
@@ -6,8 +6,8 @@ Weights are of a first visit, compressed as web servers do. Work is processor ti
 which does not depend on what else the machine does: of the playground for a round of two methods
 with its flights and its painting, of each explorer for a redraw while its first slider moves.
 Frames are from picture to picture of the playground while it trains, on a processor slowed four
-times, as an older phone has it; they tell something on a quiet machine only, so the number of
-processes that wanted a core is kept beside them. Ranks count pages.
+times, like an older phone; they are meaningful on a quiet machine only, so the load is
+stored with them. Ranks count pages.
 """
 
 import gzip

@@ -2,9 +2,9 @@
 
     python -m devtools.pdf
 
-Chapters as on the pages; explorers as they stand before anybody touches them; answers, solutions
-and quiz reasons at the end. It prints twice: the contents' page numbers are read from the first
-print. Also prints the formula sheet, _build/formulas.pdf.
+Chapters as on the pages; explorers in their initial state; answers, solutions and quiz explanations
+at the end. It prints twice, since the contents' page numbers are read from the first print. It also
+prints the formula sheet, _build/formulas.pdf.
 """
 
 import subprocess
@@ -78,7 +78,7 @@ def print_book(single_page, target):
     paper |= {"header_template": "<span></span>", "footer_template": FOOTER, "outline": True}
     with serve(single_page.parent) as address, chromium() as browser:
         page = browser.new_page(viewport={"width": 900, "height": 1200})
-        page.set_default_timeout(1_800_000)  # a long page, and some machines are busy
+        page.set_default_timeout(1_800_000)  # a long page, maybe on a busy machine
         # nothing from outside; and quizzes are printed, not answered
         page.route(
             lambda url: not url.startswith("http://127.0.0.1:") or "quiz.js" in url,

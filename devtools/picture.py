@@ -1,4 +1,4 @@
-"""Draw the README's moving picture and the small pictures of the first page, in a real browser.
+"""Make the README's animation and the thumbnails of the first page, in a real browser.
 
     python -m devtools.picture play      writes static/img/play.webp: the first page's three acts
     python -m devtools.picture wall      writes static/img/explorers/*.webp: one of each explorer

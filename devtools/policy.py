@@ -1,11 +1,10 @@
-"""Tell every page of the built book what it may load and run: a content security policy.
+"""Give every page of the built book a content security policy: what it may load and run.
 
     python -m devtools.policy [FOLDER]     default: _build/html
 
-Scripts run if they are files of this site, or if they are written on the page and their hash is in
-the policy, which is taken when the book is built. So nothing that finds its way onto a page later,
-or comes from elsewhere, is run or loaded. Styles may stand on the page: formulas, figures and
-tables are laid out that way.
+Scripts run if they are files of this site, or inline with a hash in the policy, which is computed
+when the book is built. So nothing injected into a page later, or from elsewhere, is run or loaded.
+Inline styles are allowed: formulas, figures and tables are laid out that way.
 """
 
 import base64

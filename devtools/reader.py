@@ -3,9 +3,9 @@
     python -m devtools.reader [FOLDER]     default: _build/html/download
 
 The book's notebooks are written in MyST Markdown: boxes, numbered equations, citations. Jupyter
-Book understands it, Colab would show it raw. The copies say the same in plain Markdown, and their
-code is the same to the letter. `make book` writes them, and `notebooks.zip` with all of them, so
-that they can be downloaded from the site.
+Book understands it, Colab would show it raw. The copies have the same content in plain Markdown,
+and identical code. `make book` writes them, and `notebooks.zip` with all of them, so that they can
+be downloaded from the site.
 """
 
 import base64

@@ -1,10 +1,9 @@
-"""Write the reference: a notebook for each method, from the method itself (`make format`).
+"""Write the reference: one notebook per method, from the facts of its class (`make format`).
 
     python -m devtools.reference
 
-What a page says (the idea, the equations, the chapter that tells the story) are facts of the
-method's class; all else comes from the library when the page runs.  The methods' place in
-``_toc.yml`` is written too.
+The idea, the equations and the chapter are facts of the method's class; all else comes from the
+library when the page runs.  The methods' entries in ``_toc.yml`` are written, too.
 """
 
 import inspect
@@ -91,7 +90,7 @@ def printed(labels):
 
 
 def meaning(method):
-    """What the classes that bring the hyper-parameters say about them, the method's own first."""
+    """The docstrings of the classes that define the hyper-parameters, the method's own first."""
     paragraphs = []
     for kind in method.__mro__:
         own = [f.name for f in fields(method) if f.name in vars(kind).get("__annotations__", {})]

@@ -1,10 +1,10 @@
-"""Build what one would publish: a source archive, and a wheel made from that archive.
+"""Build a release: a source archive, and a wheel made from that archive.
 
     python -m devtools.release [FOLDER]     default: dist
 
 The version stands in pfl_lib/_version.py. Needs no network: it uses the setuptools installed here.
-Beside them, in _build/sbom, lies a bill of materials (CycloneDX): the packages that the library
-needs, in the versions that were tried together, with the hashes of requirements.lock.
+A bill of materials (CycloneDX) goes to _build/sbom: the packages that the library needs, in the
+versions that were tested together, with the hashes of requirements.lock.
 """
 
 import importlib.metadata
@@ -28,7 +28,7 @@ CALL = "import sys, setuptools.build_meta as backend; backend.build_{}(sys.argv[
 
 
 def _call(what, source, folder):
-    """Ask setuptools, in a process of its own: it works in the current folder."""
+    """Run setuptools in its own process, since it works in the current folder."""
     command = [sys.executable, "-c", CALL.format(what), str(folder)]
     done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -44,7 +44,7 @@ def build(folder=ROOT / "dist"):
     for old in (*folder.glob("pfl_lib-*.tar.gz"), *folder.glob("pfl_lib-*.whl")):
         old.unlink()
     with tempfile.TemporaryDirectory() as workspace:
-        # a copy, since building leaves folders behind
+        # in a copy, since building leaves folders behind
         source = Path(workspace) / "source"
         ignore = shutil.ignore_patterns("__pycache__", "*.pyc", "round-*", "done-*")
         for name in ("pfl_lib", "results"):
@@ -53,7 +53,7 @@ def build(folder=ROOT / "dist"):
             shutil.copy(ROOT / name, source)
         _call("sdist", source, folder)
         archive = next(folder.glob("pfl_lib-*.tar.gz"))
-        # the wheel from the archive: what is not in the archive would be missed here
+        # the wheel from the archive, so that files missing in the archive are noticed
         with tarfile.open(archive) as packed:
             packed.extractall(workspace, filter="data")
         _call("wheel", next(Path(workspace).glob("pfl_lib-*")), folder)

@@ -1,8 +1,8 @@
 """The slides of the five lectures, from teaching/lectures: written by hand, with speaker notes.
 
 A lecture is one Markdown file. ``---`` begins the next slide, ``--`` one below it (an answer), and
-``Note:`` what the lecturer says. A line in braces brings something of the book by its name, so that
-slides and book cannot part:
+``Note:`` what the lecturer says. A line in braces includes something of the book by its name, so
+that slides and book stay consistent:
 
     {drawn: round}                     a drawn figure
     {figure: fig-crossing}             a figure of a chapter, as it came out when the chapter ran
@@ -72,7 +72,7 @@ class Slide:
 
 # --------------------------------------------------------------------------------- words
 def words(text):
-    """How many words a reader reads: a formula counts as one, a picture and the notes as none."""
+    """The number of words: a formula counts as one, pictures and notes as none."""
     soup = BeautifulSoup(text, "html.parser")
     for maths in soup.select(".math"):
         maths.replace_with(" formula ")
@@ -102,7 +102,7 @@ def in_line(text):
     return re.sub(r"^<p>(.*)</p>$", r"\1", written(text), flags=re.DOTALL)
 
 
-# ---------------------------------------------------------------------- what the book lends
+# ---------------------------------------------------------------------- parts of the book
 def drawn(name):
     from pfl_lib.book import draw
 
@@ -158,7 +158,7 @@ def questions(stem):
 
 
 def quiz(place):
-    """A slide with a question and its choices, in an order that tells nothing; reasons below."""
+    """A slide with a question and its choices in a neutral order; explanations below."""
     stem, number = place.split()
     question, choices = questions(stem)[int(number) - 1]
     seed = int(hashlib.sha256(question.encode()).hexdigest(), 16)

@@ -1,4 +1,4 @@
-"""Make what a course needs, out of the chapters and of the folder teaching.
+"""Build course material from the chapters and from the folder teaching.
 
     python -m devtools.teaching exercises [FOLDER]   notebooks with and without solutions
     python -m devtools.teaching graded [FOLDER]      graded notebooks, with nbgrader's marks
@@ -39,7 +39,7 @@ def plain(text, page):
     """Markdown that any notebook front end shows; the equations it names stand below it."""
     named = dict.fromkeys(re.findall(r"\{eq\}`([^`]+)`", text))
     beside = [reader.numbered(chapters.equations()[label][0], label) for label in named]
-    # the other chapters do not lie beside an exercise notebook: their titles, and no links
+    # other chapters are not beside an exercise notebook: give their titles, without links
     words = re.sub(r"\[([^]]+)\]\([^)]+\.ipynb\)", r"*\1*", reader.plain(text, page))
     return "\n\n".join([words, *beside])
 
@@ -88,7 +88,7 @@ def _effects(statement):
         inner = call.attr if isinstance(call, ast.Attribute) else ""
         changes = inner in CHANGES or inner.endswith("_")
         return set(), {_root(call)} if changes else set()
-    changed = set()  # loops, conditions, with: what happens inside may happen
+    changed = set()  # in loops, conditions and with blocks statements may or may not run
     for field in ("body", "orelse", "finalbody"):
         for inside in getattr(statement, field, []):
             changed |= set.union(*_effects(inside))
@@ -99,7 +99,7 @@ def _effects(statement):
 
 def needed(cells, later):
     """That part of a chapter's code on which ``later`` code builds: whole statements, in order."""
-    called = set()  # what kept functions need is needed when they are called: at the end
+    called = set()  # what kept functions need when they are called: at the end
     while True:
         kept, more = _sliced(cells, later, called)
         if more <= called:

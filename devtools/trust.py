@@ -1,4 +1,4 @@
-"""Measure what liars do, what attacks find, and what differential privacy costs.
+"""Measure the damage of liars, the success of attacks, and the cost of differential privacy.
 
     python -m devtools.trust [liars] [private] [samples] [leaks]      (all by default)
 
@@ -222,7 +222,7 @@ def likelihood_ratios(seen, members, target):
     """LiRA (Carlini et al. 2022): the target's margins against runs with and without each sample.
 
     The runs but ``target`` are the shadows. Means are each sample's own, the variance is common to
-    a client: there are too few runs for more.
+    each client: there are too few runs for more.
     """
     scores = []
     for i in range(len(members[0])):
