@@ -1,4 +1,4 @@
-"""What the asynchronous methods share: clients that pull, train, and arrive late."""
+"""The base of the asynchronous methods: clients that pull, train, and arrive late."""
 
 from dataclasses import dataclass
 
@@ -15,8 +15,8 @@ from pfl_lib.work import Prox, train
 class Asynchronous(Algorithm):
     """``stragglers`` says who is late, by how much (see ``pfl_lib.stragglers.timetable``).
 
-    A client starts from the model it pulled, however old it is by the time it arrives; the round
-    it arrives in decides its batches.  ``local_steps`` counts local work in batches; None means the
+    A client starts from the model it pulled, however old that is on arrival; the round of arrival
+    decides its batches.  ``local_steps`` counts local work in batches; None means the
     federation's epochs (the SPFL paper says both).
     """
 
@@ -29,7 +29,7 @@ class Asynchronous(Algorithm):
     tested = "the server's model"
     newcomer = "the server's model"
     partial = False  # the timetable says who takes part
-    repeats = 1  # how often a batch is used before the next
+    repeats = 1  # of each batch
 
     def gather(self, state, fed, here, late):
         """The server's step when the models of the clients ``here`` arrive, ``late`` rounds old."""
@@ -42,7 +42,7 @@ class Asynchronous(Algorithm):
         return State(x=w[0], w=w, pull=w, pulled=pulled)
 
     def download(self, state, fed, who):
-        """Clients that are back pull the global model; ``here`` are those that will arrive."""
+        """Clients that have returned pull the global model; ``here`` are those that will arrive."""
         if len(who) < fed.m:
             raise ValueError(
                 f"the timetable of the stragglers says who takes part in {self.label}; "
@@ -69,7 +69,7 @@ class Asynchronous(Algorithm):
         return self.gather(state, fed, here, fed.k - state.pulled[here]) if len(here) else state
 
     def prox(self, pulled) -> Prox | None:
-        """A penalty for leaving the models that were pulled, where a method has one."""
+        """A penalty on the distance to the pulled models, where a method has one."""
         return None
 
     def personal(self, state, fed):

@@ -54,7 +54,7 @@ def _share(name, value):
 
 
 def own_share(default):
-    """The field ``self_weight``: a share, by round or by client if one likes."""
+    """The field ``self_weight``: a share, optionally by round or by client."""
     bad = [one for one in _schedules.BAD if one != -1]
     return hyper(
         default,
@@ -75,12 +75,12 @@ class MessagePassing(Algorithm):
     ``prox_beta`` is β: a number; (first, factor, every) for first·factor^⌊k/every⌋ in round k;
     ("power", first, p) for first/(k + 1)^p; or ("clients", ...) with one of these per client, or a
     tensor.  ``begin`` says where local training starts: at the message "u", or at the client's own
-    model "w".  The papers do not say; with their β of 10⁴ a start at w would hardly feel the
-    message.  ``pretrain_rounds`` is how many rounds clients train alone before they first hear each
-    other, as the first version of the paper has it (Sec. 3.1); 0 starts all of them at one random
-    model.  It matters: clients that have grown apart find similar ones with a width σ with which
-    those that start together do not.
-    A client that stays away neither hears nor trains; its last model still speaks to the others.
+    model "w".  The papers do not say; with their β of 10⁴ a start at w would hardly be affected by
+    the message.  ``pretrain_rounds`` is how many rounds clients train alone before they first hear
+    each other, as the first version of the paper has it (Sec. 3.1); 0 starts all of them at one
+    random model.  It matters: clients that have grown apart find similar ones with a width σ with
+    which those that start together do not. An absent client neither receives a message nor trains;
+    its last model is still mixed into the others' messages.
     """
 
     prox_beta: float | tuple = hyper(

@@ -1,4 +1,4 @@
-"""What the methods with a model for each cluster of clients share."""
+"""The base of methods with one model per cluster of clients."""
 
 from dataclasses import dataclass
 
@@ -12,8 +12,8 @@ from pfl_lib.methods.base import Algorithm
 def cluster_average(X, W, cluster, sizes=None):
     """x_c = Σ_{i in c} n_i w_i / Σ_{i in c} n_i: FedAvg inside each cluster.
 
-    Row c of ``X`` is what a cluster keeps that none of these clients belongs to; ``cluster`` says
-    where each row of ``W`` belongs.  Without ``sizes`` all clients count alike.
+    A cluster c without clients keeps row c of ``X``; ``cluster`` gives the cluster of each row of
+    ``W``.  Without ``sizes`` all clients count equally.
 
     Equation label: eq-cluster-average
 

@@ -1,6 +1,6 @@
-"""What SPFL and SPFL-w share: the reset, the probe, and the similarity of the clients' updates.
+"""The base of SPFL and SPFL-w: the reset, the probe, and the similarity of the clients' updates.
 
-``stages`` cut a model into parts that have weights of their own: a list of slices or index
+``stages`` cut a model into parts with their own weights: a list of slices or index
 tensors over the columns. Columns in no stage are left alone, which keeps a head local.
 """
 
@@ -65,7 +65,7 @@ def _layer_weights(name, value):
 @dataclass(frozen=True)
 class SimilarUpdates(Algorithm):
     """Every Γ rounds all models become their mean, and a probe from there measures whose updates
-    point the same way; in between each client keeps a model of its own.
+    point the same way; in between each client keeps its own model.
 
     ``period`` is Γ.  ``steps_per_batch``: two SGD steps on every batch, or one.  ``stages``: 2 has
     weights of their own for the last layer and for all before it, 1 has one set.  ``temperature``
@@ -98,7 +98,7 @@ class SimilarUpdates(Algorithm):
         return State(w=w, trained=w, S=S)
 
     def measures(self, fed):
-        """Is this a round that resets the models and measures similarities anew?"""
+        """Whether this round resets the models and measures similarities."""
         return fed.k % self.period == 0
 
     def download(self, state, fed, who):

@@ -1,4 +1,4 @@
-"""APPLE: everybody's core models, in proportions each client learns (after Luo and Wu, 2022)."""
+"""APPLE: all clients' core models, in proportions each client learns (after Luo and Wu, 2022)."""
 
 import math
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from pfl_lib.work import Work, local_step
 
 
 def apple_mix(p, core):
-    """θ_i = Σ_j p_ij c_j: the personal model, made of everybody's core models (rows).
+    """θ_i = Σ_j p_ij c_j: the personal model, made of all clients' core models (rows).
 
-    APPLE (Luo and Wu 2022). The weights p need not be positive nor sum to 1.
+    APPLE (Luo and Wu 2022). The weights p need be neither positive nor sum to 1.
 
     Equation label: eq-apple-mix
 
@@ -26,7 +26,7 @@ def apple_mix(p, core):
 
 
 def apple_gradients(grad, p, core, own, prior, mu, schedule, lengths=None):
-    """p_ii·∇F(θ) for the own core model, and ⟨c_j, ∇F(θ)⟩ + λ(r)μ(p_j − p⁰_j) for the weights.
+    """p_ii·∇F(θ) for the client's core model, and ⟨c_j, ∇F(θ)⟩ + λ(r)μ(p_j − p⁰_j) for the weights.
 
     APPLE (Luo and Wu 2022): the gradients of F_i(θ_i) + λ(r)(μ/2)‖p_i − p⁰‖² at
     ``grad`` = ∇F_i(θ_i). ``own`` is the client's own row in ``core``, ``prior`` p⁰ = n_j/n,
@@ -48,9 +48,9 @@ def apple_gradients(grad, p, core, own, prior, mu, schedule, lengths=None):
 def _slopes(grad, core, lengths=None):
     """⟨c_j, ∇F(θ)⟩ for every core model (rows): the derivatives of F(Σ_j p_j c_j) in p_j.
 
-    With ``lengths``, the sizes of the model's tensors, what public code takes in their place: the
-    mean of c_j⊙∇F(θ) over each tensor, averaged over the tensors.  It is smaller by orders of
-    magnitude, and the rates that are printed belong to it.
+    With ``lengths``, the sizes of the model's tensors, the form of public code: the mean of
+    c_j⊙∇F(θ) over each tensor, averaged over the tensors.  It is smaller by orders of magnitude,
+    and the printed learning rates belong to it.
 
     >>> _slopes(torch.tensor([2.0, 4.0, 9.0]), torch.ones(1, 3))
     tensor([15.])
@@ -64,7 +64,7 @@ def _slopes(grad, core, lengths=None):
 
 
 def apple_schedule(round, horizon):
-    """λ(r) = (cos(πr/L) + 1)/2 for r < L, then 0: how long the prior holds the weights.
+    """λ(r) = (cos(πr/L) + 1)/2 for r < L, then 0: the schedule of the prior.
 
     APPLE (Luo and Wu 2022, the "cos" scheduler). ``round`` may be a tensor.
 
@@ -84,8 +84,8 @@ def apple_schedule(round, horizon):
 def step(s, batch, client):
     """One step on the own core model ``w`` and on the proportions ``p``; ``core`` is downloaded.
 
-    The own row of the download is ``was``: w − was is what this round has added to it.  So the
-    download is never copied, and all clients of a stack can share it.
+    ``was`` is the client's row of the download: w − was is the change of this round.  So the
+    download is never copied, and all clients of a stack share it.
     """
     p, place, added = s["p"], s["place"], s["w"] - s["was"]
     own = torch.arange(len(p), device=p.device) == place
@@ -103,9 +103,9 @@ class APPLE(Algorithm):
 
     After the cited original; FedALA only sketches it.  The penalty λ(r)(μ/2)‖p_i − p⁰‖² holds the
     proportions near the clients' shares of the samples for ``horizon`` rounds (FedALA: a fifth of
-    all rounds).  ``p_gradient="tensor mean"`` takes for the derivative in p what public code takes
-    (the mean over each tensor, averaged): the printed ``lr_p`` belongs to that, and is about a
-    thousand times too long for the derivative itself.  ``lr_p`` is η₂; ``lr_core`` is η₁, None the
+    all rounds).  ``p_gradient="tensor mean"`` uses public code's form of the derivative in p (the
+    mean over each tensor, averaged): the printed ``lr_p`` belongs to it, and is about a thousand
+    times too large for the derivative itself.  ``lr_p`` is η₂; ``lr_core`` is η₁, None the
     federation's.  The gradient of c_i carries the factor p_ii, about 1/m at first, so the first
     rounds are slow.
 

@@ -16,8 +16,8 @@ from pfl_lib.methods.base import State
 def cfl_norms(updates, sizes=None):
     """‖Σ_i n_i Δ_i / n‖ and max_i ‖Δ_i‖ of a cluster's updates Δ = after − before.
 
-    Small together and large alone: the clients pull apart, and no common model can please them.
-    Without ``sizes`` all clients count alike.
+    A small norm of the mean with large single norms means that clients pull apart, so that no
+    common model suits them.  Without ``sizes`` all clients count equally.
 
     Equation label: eq-cfl-norms
 
@@ -62,7 +62,7 @@ def _two_parts(apart, rule):
 
 @dataclass(frozen=True)
 class CFL(ClusterModels):
-    """FedAvg until it rests, then a split in two wherever clients still pull; again and again.
+    """FedAvg until it converges, then recursive splits in two wherever clients still pull apart.
 
     A cluster is split when its mean update is shorter than ``eps1`` while some client's is longer
     than ``eps2``; not before round ``warmup``, not with ``min_size`` clients or fewer, and only in

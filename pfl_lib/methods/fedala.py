@@ -1,7 +1,7 @@
 """FedALA: adaptive local aggregation before federated averaging (Zhang et al., AAAI 2023).
 
-How much of the model that was handed out does each parameter want?  ``AdaptiveLocalAggregation``
-answers that (Eqs. (4) and (5)) in front of any method; ``with_ala`` lends it to others.
+``AdaptiveLocalAggregation`` learns for each parameter how much of the downloaded model to take
+(Eqs. (4) and (5)), before the local work of any method; ``with_ala`` adds it to others.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ def ala_mix(weights, theta_local, theta_global, learnable=None):
     """Θ̂ = Θ_i + (Θ − Θ_i)⊙W: every parameter somewhere between local (0) and global (1).
 
     FedALA Eqs. (3)-(4). ``learnable`` marks the top p layers (a boolean mask over parameters);
-    below them the global model is taken as it is.
+    below them the global model is used unchanged.
 
     Equation label: eq-ala-mix
 
@@ -53,10 +53,10 @@ def ala_step(weights, theta_local, theta_global, grad, lr, learnable=None):
 
 @local_step("ala")
 def step(s, batch, client):
-    """One step on the weights; the downloaded model ``w`` and the client's own stay as they are."""
+    """One step on the weights; the downloaded model ``w`` and the client's own are unchanged."""
     weights, own = s["weights"], s["own"]
     below, top = s["w"].split([s["w"].shape[0] - own.shape[0], own.shape[0]])
-    # the layers below are as they were downloaded: only the top's gradient is computed
+    # the layers below are those of the download: only the top's gradient is computed
     slope = torch.func.grad_and_value(lambda mixed: client.loss_above(below, mixed, batch))
     g, loss = slope(ala_mix(weights, own, top))  # (4)
     weights = ala_step(weights, own, top, g, client.numbers["ala_lr"])  # (5)
@@ -66,7 +66,7 @@ def step(s, batch, client):
 
 @local_step("private ala")
 def private_step(s, batch, client):
-    """The same along a gradient that is private in each sample; no loss is reported."""
+    """The same with a gradient that is private in each sample; no loss is reported."""
     weights, own = s["weights"], s["own"]
     below, top = s["w"].split([s["w"].shape[0] - own.shape[0], own.shape[0]])
     above = lambda mixed, batch: client.loss_above(below, mixed, batch)  # noqa: E731
@@ -77,19 +77,19 @@ def private_step(s, batch, client):
 
 @dataclass(frozen=True)
 class AdaptiveLocalAggregation(Algorithm):
-    """Before it trains, a client mixes the model it is handed with its own, element by element.
+    """Before training, a client mixes the downloaded model with its own, element by element.
 
-    ``ala_layers`` is p: only the top p layers are mixed, below them the download is taken whole.
-    ``ala_percent`` is s, the part of the local data the weights are learned on, drawn once a
-    round; ``ala_lr`` is η.  A client's first time lasts until the mean losses of the last
+    ``ala_layers`` is p: only the top p layers are mixed, those below are the download's.
+    ``ala_percent`` is s, the share of the local data on which the weights are learned, drawn once
+    per round; ``ala_lr`` is η.  A client's first time lasts until the mean losses of the last
     ``window`` passes deviate by less than ``tol`` (``max_epochs`` passes at most), later times are
     one pass.  The first time is each client's own: the first round in which its model and the
     download differ.  The paper does not print ``tol``; the authors' module has 0.1, and its
     read-me says that the paper's runs had 0.01, which is what ``pfl_lib.book.papers`` gives.
 
-    ``remix_before_test``: what is tested is the mix with which *every* client would begin the next
-    round, as in the authors' code, and not the one it began its last round with.  Where clients
-    stay away from rounds the two differ much: the latter may be several rounds old.
+    ``remix_before_test`` tests the mix with which *every* client would begin the next round, as in
+    the authors' code, and not the one with which it began its last round.  With partial
+    participation the two differ much: the latter may be several rounds old.
     """
 
     ala_layers: int = whole(1, at_least=0)
@@ -116,30 +116,30 @@ class AdaptiveLocalAggregation(Algorithm):
         return self.download(state, fed.at(fed.k + 1), fed.everyone).w
 
     def memory(self, fed):
-        """What clients remember: own models, where they began, W (ones), first time over."""
+        """The memory of the clients: own models, starting points, W (ones), first time over."""
         w = fed.initial()
         never = torch.zeros(fed.m, dtype=torch.bool, device=w.device)
         weights = torch.ones_like(w[:, self.top(fed)])
         return {"ala_own": w, "ala_begin": w, "ala_weights": weights, "ala_started": never}
 
     def mixed(self, state, received, fed, who):
-        """What the clients ``who`` received, each with its own mix in the place of ``w``."""
+        """What the clients ``who`` received, with each client's mix in the place of ``w``."""
         x, top = received.w, self.top(fed)
         own, weights, started = (state[f"ala_{n}"][who] for n in ("own", "weights", "started"))
         own = own[:, top]
-        apart = (own != x[:, top]).any(1)  # where they agree there is nothing to learn
+        apart = (own != x[:, top]).any(1)  # equal models leave nothing to learn
         weights = self.learn(weights, own, x, apart, started, fed, who)
         begin = torch.cat([x[:, : top.start], ala_mix(weights, own, x[:, top])], 1)  # (4)
         new = {"ala_begin": begin, "ala_weights": weights, "ala_started": started | apart}
         return received.set(w=begin, **new)
 
     def remember(self, state, done, who):
-        """The state with what the clients keep for their next mix."""
+        """The state with the clients' memory for their next mix."""
         kept = {name: done[name] for name in ("ala_begin", "ala_weights", "ala_started")}
         return state.put(who, ala_own=done.w, **kept)
 
     def learn(self, weights, own, x, apart, started, fed, who):
-        """Pass after pass over the same batches; a client leaves when its weights are learned."""
+        """Repeated passes over the same batches; a client stops when its weights have converged."""
         # a GPU is waited for once here, and once per pass when the window is full
         apart, started, who = torch.stack([apart, started, who.to(apart.device)]).cpu()
         first = apart.nonzero().flatten()
@@ -188,9 +188,9 @@ class AdaptiveLocalAggregation(Algorithm):
 class FedALA(AdaptiveLocalAggregation, GlobalModel):
     """Θ̂_i, a learned mix of the global model and the client's own, is where training starts.
 
-    Algorithm 1 returns Θ̂_i, so that is what is tested: it holds the global model of the round
-    before, or, with ``remix_before_test``, the newest.  Θ_i, trained from it, is tested beside it,
-    and so is the new global model.
+    Algorithm 1 returns Θ̂_i, so Θ̂_i is tested: it contains the global model of the previous round
+    or, with ``remix_before_test``, the newest.  Θ_i, trained from it, and the new global model are
+    tested as well.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("fedala", ala_layers=1)
@@ -215,7 +215,7 @@ class FedALA(AdaptiveLocalAggregation, GlobalModel):
     tested = "the mix with which the client began its last round"
     newcomer = "the global model, mixed by ALA with a copy trained locally"
     newcomer_rounds = 2  # the first trains the copy, the second begins with the mix
-    handed = ""  # it mixes already
+    handed = ""  # it already mixes
 
     def personal(self, state, fed):
         return self.mix_to_test(state, fed)

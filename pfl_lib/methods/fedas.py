@@ -13,8 +13,8 @@ FISHER = ("samples", "batches", "none")
 
 
 def fedas_align(features, hits, own):
-    """(1/D)·Σ_c mean_{y=c} ‖φ(s) − C_ic‖²: features are held at the means that the client's own
-    last body made.
+    """(1/D)·Σ_c mean_{y=c} ‖φ(s) − C_ic‖²: features are held at the class means of the client's
+    own last body.
 
     FedAS (Yang et al. 2024), with the mean square of the authors' public code. ``hits`` (samples,
     classes) says which sample belongs to which class, ``own`` (classes, features) are the means.
@@ -33,7 +33,7 @@ def fedas_align(features, hits, own):
 def fedas_weights(traces):
     """ω_i = T_i/Σ_j T_j: clients count by the trace of their Fisher information.
 
-    FedAS (Yang et al. 2024). Where nobody has any, all count alike.
+    FedAS (Yang et al. 2024). If all traces are zero, the weights are equal.
 
     Equation label: eq-fedas-weights
 
@@ -57,8 +57,7 @@ def align(s, batch, client):
 
 @local_step("fisher trace")
 def fisher(s, batch, client):
-    """Adds up the squared length of the gradient of log p(y|s), sample by sample; or of whole
-    batches."""
+    """Sums the squared norm of the gradient of log p(y|s) over samples, or over whole batches."""
     if client.numbers["batches"]:
         g = client.grad_of(client.tested_loss)(s["w"], batch)
         return {"trace": s["trace"] + g.square().sum()}
@@ -137,7 +136,7 @@ class FedAS(SplitModel):
         return fed.perform(work, who)["w"]
 
     def weights(self, w, fed, who):
-        """What each client's body counts, before it is divided by the sum."""
+        """The weight of each client's body, before normalization."""
         if self.fisher == "none":
             return fed.sizes[who]
         rows, batches = {"w": w, "trace": w.new_zeros(len(who))}, self.fisher == "batches"

@@ -28,7 +28,7 @@ def fedfomo_scores(w, loss, models, losses):
 
 
 def fedfomo_weights(scores):
-    """max(0, score), normalized to sum 1; all zero when nobody helps, and then nothing moves.
+    """max(0, score), normalized to sum 1; all zero if no model helps, and then nothing moves.
 
     FedFomo (Zhang et al. 2021).
 
@@ -65,13 +65,13 @@ def judge(s, batch, client):
 
 @dataclass(frozen=True)
 class FedFomo(Algorithm):
-    """A client downloads all models, and moves to those that lower its own validation loss.
+    """A client downloads all models and moves towards those that lower its own validation loss.
 
     After the cited original; FedALA only sketches it, with M = all clients.  ``validation`` is the
-    share of its training data a client holds back, for good, to judge models; it trains on the
-    rest.  θ_i is where it began its last round; what it trained from there is among the models on
-    offer.  If nobody helps, not even its own training, it begins there again, as the formula
-    says; ``if_nobody_helps="trained"`` goes on from the trained model, as public code does.
+    share of its training data that a client permanently holds out to judge models; it trains on the
+    rest.  θ_i is where it began its last round; the model trained from there is one of the
+    candidates.  If no model helps, not even its own training, it begins there again, as the formula
+    says; ``if_nobody_helps="trained"`` continues from the trained model, as public code does.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("fedfomo", validation=0.2)
@@ -140,7 +140,7 @@ class FedFomo(Algorithm):
 
 
 def split(fed, share):
-    """The federation twice: with the samples to train on, and with those held back.
+    """The federation twice: with the samples to train on, and with those held out.
 
     One sample at least is held back and one trained on; a single sample has to serve for both.
     """

@@ -14,7 +14,7 @@ from pfl_lib.work import Work, local_step, train
 
 
 def fedpac_pull(features, targets, lam):
-    """λ·‖φ(s) − C̄_y‖²/D for each sample: features are held at their class's common mean.
+    """λ·‖φ(s) − C̄_y‖²/D for each sample: features are pulled to the common mean of their class.
 
     FedPAC (Xu et al. 2023), with the mean square over the D features that the authors' public code
     has. ``features`` and ``targets`` (samples, features).
@@ -60,7 +60,7 @@ def simplex_minimum(P):
     active-set ``nnls`` solves in finitely many steps.  10⁻¹² of the mean diagonal is added to the
     diagonal, so that there is one solution; else it is exact to rounding.
     """
-    from scipy.linalg import cholesky, solve_triangular  # when asked for: imports take time
+    from scipy.linalg import cholesky, solve_triangular  # imported late, since it takes time
     from scipy.optimize import nnls
 
     P = np.asarray(P, dtype=np.float64)
@@ -72,7 +72,7 @@ def simplex_minimum(P):
 
 @local_step("fedpac")
 def step(s, batch, client):
-    """The body, down the gradient of loss and pull."""
+    """One step of the body on loss and pull."""
     common, known, lam = s["common"], s["known"] > 0, client.numbers["lam"]
 
     def objective(w):
@@ -84,7 +84,7 @@ def step(s, batch, client):
 
 @dataclass(frozen=True)
 class FedPAC(SplitModel):
-    """First the head, then the body, its features held at common class means; heads are mixed.
+    """First the head is trained, then the body, pulled to common class means; heads are mixed.
 
     ``lam`` is λ; ``head_epochs`` is how long the head is trained, ``body_epochs`` None is the
     federation's.  The statistics of the mix are those of the body that the client received.  Only
@@ -150,7 +150,7 @@ class FedPAC(SplitModel):
         return state.put(who, w=mixed).set(common=common, known=known)
 
     def newcomer_models(self, state, fed, newcomers):
-        """Newcomers train a head locally; nobody else's is mixed into it."""
+        """Newcomers train a head locally, without mixing."""
         joined = self.joined(state, newcomers).set(common=state.common, known=state.known)
         who = newcomers.everyone
         done = self.local(joined, self.download(joined, newcomers, who), newcomers, who)

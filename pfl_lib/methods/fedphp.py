@@ -16,7 +16,7 @@ def fedphp_momentum(mu, taken, expected):
     """μ_t = μ·min(1, taken/expected): the inherited model's share grows to μ along a line.
 
     FedPHP (Li et al. 2021). ``taken`` counts the rounds the client took part in,
-    ``expected`` how many it is to take part in; at first the private model follows the new one.
+    ``expected`` the number it is expected to; at first the private model follows the new one.
 
     Equation label: eq-fedphp-momentum
 
@@ -46,7 +46,7 @@ def fedphp_update(inherited, w, momentum):
 
 @local_step("fedphp")
 def step(s, batch, client):
-    """Down the gradient of (1 − λ)·loss + λ·distance to the inherited model h."""
+    """One step on (1 − λ)·loss + λ·distance to the inherited model h."""
     distance = _discrepancy if client.numbers["features"] else _divergence
 
     def objective(w):
@@ -76,7 +76,7 @@ def _divergence(w, h, batch, client):
 
 @dataclass(frozen=True)
 class FedPHP(GlobalModel):
-    """A client keeps h_i, the moving average of its own models, and teaches with it what it gets.
+    """A client keeps h_i, a moving average of its own models, as teacher of the downloaded one.
 
     After the cited original; FedALA only sketches it.  The local loss is (1 − λ)·loss + λ·distance
     to h_i, in the "features" before the head (maximum mean discrepancy) or in the "predictions"

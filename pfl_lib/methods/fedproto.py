@@ -54,7 +54,7 @@ def nearest_mean(common, known):
 
 @local_step("fedproto")
 def step(s, batch, client):
-    """Down the gradient of loss and pull."""
+    """One step on loss and pull."""
     common, known, lam = s["common"], s["known"] > 0, client.numbers["lam"]
 
     def objective(w):
@@ -74,12 +74,12 @@ def step(s, batch, client):
 
 @dataclass(frozen=True)
 class FedProto(Algorithm):
-    """Each client has a model of its own; the means of its features by class are all it sends.
+    """Each client has its own model and sends only the class means of its features.
 
-    ``lam`` is λ.  ``pull`` says what is held at the common means: the "means" of each batch's
+    ``lam`` is λ.  ``pull`` says what is pulled to the common means: the "means" of each batch's
     classes (the paper), or the features of all "samples", in mean square (the authors' public
-    code).  Nobody is pulled before the first means are there; a class that none of a round's
-    clients has keeps its last mean.
+    code).  There is no pull before the first means; a class that no client of a round has keeps its
+    last mean.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("fedproto", lam=1.0)
@@ -135,7 +135,7 @@ class FedProto(Algorithm):
         return torch.where(known.any(), nearest, state.w)  # before the first round, their heads
 
     def newcomer_models(self, state, fed, newcomers):
-        """Nobody sends a model, so newcomers begin at the initial one."""
+        """No client sends a model, so newcomers begin at the initial one."""
         fresh = self.start(newcomers).set(common=state.common, known=state.known)
         who = newcomers.everyone
         done = self.local(fresh, self.download(fresh, newcomers, who), newcomers, who)

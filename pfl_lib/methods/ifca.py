@@ -14,8 +14,8 @@ from pfl_lib.random import keyed_generator
 def ifca_choice(losses):
     """ĵ_i = argmin_j F_i(x_j): each client's cluster is the one whose model has the least loss.
 
-    Row i of ``losses`` (m, k) holds client i's training loss of every cluster's model. The first
-    of several equals is taken; what is no number is never chosen, unless all are.
+    Row i of ``losses`` (m, k) holds client i's training loss of every cluster's model. Ties
+    go to the first; NaN is never chosen, unless all losses are NaN.
 
     Equation label: eq-ifca-choice
 
@@ -28,12 +28,12 @@ def ifca_choice(losses):
 
 @dataclass(frozen=True)
 class IFCA(ClusterModels):
-    """``clusters`` models; in every round each client takes the one that fits its training data
-    best and trains it, and each model becomes the mean of what its takers made of it.
+    """``clusters`` models; in every round each client trains the one with the least loss on its
+    training data, and each model becomes the mean of its clients' results.
 
-    The models must begin apart.  The paper draws them at random; here the first is the
+    The models must start different.  The paper draws them at random; here the first is the
     federation's initial model, and the others are the same numbers, shuffled inside each tensor.
-    For the test a client chooses anew, by its training loss, among the newest models.
+    For the test each client chooses again, by training loss, among the newest models.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("ifca", clusters=2)

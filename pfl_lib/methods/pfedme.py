@@ -63,7 +63,7 @@ def pfedme_server(w_global, average, beta=1.0) -> torch.Tensor:
 
 @local_step("pfedme")
 def envelope_step(s, batch, client):
-    """A step of w on the envelope, whose minimizer θ is found by steps of its own."""
+    """A step of w on the envelope, whose minimizer θ is found by inner steps."""
     lam, lr, steps = (client.numbers[name] for name in ("lam", "lr_personal", "inner_steps"))
     start = s["w"] if client.numbers["restart"] else s["theta"]
     theta = pfedme_inner(s["w"], lambda w: client.grad(w, batch), lam, lr, steps, start)  # (7)
@@ -75,9 +75,9 @@ class PFedMe(GlobalModel):
     """On each batch θ ≈ argmin F_i(θ) + (λ/2)‖θ − w_i‖², then w_i moves towards θ.
 
     ``inner_steps`` steps of length ``lr_personal`` find θ; they are stable for ``lr_personal`` <
-    2/(λ + L).  In a client's first batch of a round they start from w_i, which is the download; on
-    later batches they go on from the θ of the batch before, as in the authors' code
-    (``restart=True`` starts at w_i on every batch).  ``lr`` is η, the step of w_i (None: the
+    2/(λ + L).  In the first batch of a round they start from w_i, the download; in later batches
+    they continue from the θ of the previous batch, as in the authors' code (``restart=True`` starts
+    at w_i in every batch).  ``lr`` is η, the step of w_i (None: the
     federation's); ``beta`` is β, the server's.  The average counts samples, as in FedAvg.
 
     >>> import pfl_lib

@@ -28,8 +28,8 @@ def plga_personal(w_pred, w_now, similarity, stages=None):
 
 @dataclass(frozen=True)
 class PLGA(LGA):
-    """LGA on the server; each client that arrives takes back a mix of its predicted model and the
-    global one, which never goes back to the server.
+    """LGA on the server; each arriving client gets a mix of its predicted model and the global one,
+    which it never sends back.
 
     ``stages`` as in SPFL.  A client that is on time gets its personal model one round on (τ = 1):
     the new global model is then both its w_next and its w_now.

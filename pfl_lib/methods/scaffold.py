@@ -1,4 +1,4 @@
-"""SCAFFOLD: each client knows its drift and takes it out (Karimireddy et al., ICML 2020)."""
+"""SCAFFOLD: local steps corrected for client drift (Karimireddy et al., ICML 2020)."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from pfl_lib.work import Work
 
 
 def scaffold_gradient(grad, c_local, c_global) -> torch.Tensor:
-    """∇F_i(y) − c_i + c: the client's drift taken out of its step.
+    """∇F_i(y) − c_i + c: the gradient corrected for the client's drift.
 
     SCAFFOLD (Karimireddy et al. 2020, Eq. (3)).
 
@@ -27,7 +27,7 @@ def scaffold_gradient(grad, c_local, c_global) -> torch.Tensor:
 
 
 def scaffold_control(c_local, c_global, w_global, w_local, lr, steps) -> torch.Tensor:
-    """c_i⁺ = c_i − c + (x − y_i)/(κη): the mean gradient the client saw, as its new control.
+    """c_i⁺ = c_i − c + (x − y_i)/(κη): the client's mean gradient in this round, its new control.
 
     SCAFFOLD (Karimireddy et al. 2020, Eq. (4), option II), κ local steps of length η. ``steps``
     may differ from client to client: a tensor, one number per row.
@@ -46,8 +46,8 @@ def scaffold_control(c_local, c_global, w_global, w_local, lr, steps) -> torch.T
 def scaffold_server(w_global, c_global, w_local, c_old, c_new, clients, lr=1.0):
     """x⁺ = x + η_g·mean(y_i − x) and c⁺ = c + (k/m)·mean(c_i⁺ − c_i) over the k participants.
 
-    SCAFFOLD (Karimireddy et al. 2020, Eq. (5)); ``clients`` is m, all there are. Plain means:
-    the original does not weigh by sizes. Returns (x⁺, c⁺).
+    SCAFFOLD (Karimireddy et al. 2020, Eq. (5)); ``clients`` is m, the number of all clients. Plain
+    means: the original does not weight by sizes. Returns (x⁺, c⁺).
 
     Equation label: eq-scaffold-server
 
@@ -68,8 +68,8 @@ def scaffold_server(w_global, c_global, w_local, c_old, c_new, clients, lr=1.0):
 class Scaffold(GlobalModel):
     """One model for all; the controls c_i and c, mean gradients, correct every local step.
 
-    Controls start at zero.  ``lr_server`` is η_g, ``lr`` is η_l (None: the federation's).  Clients
-    count alike whatever their sizes, as in the paper.
+    Controls start at zero.  ``lr_server`` is η_g, ``lr`` is η_l (None: the federation's).  All
+    clients count equally, as in the paper.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("scaffold")
@@ -98,8 +98,8 @@ class Scaffold(GlobalModel):
     shared, private = "one model, control vectors", "a control vector"
     weights_by, cost = "equal weights", "4Σ"
     newcomer = "the global model"
-    handed = ""  # controls belong to the model that was handed out
-    averages = False  # its server step moves controls too
+    handed = ""  # controls belong to the downloaded model
+    averages = False  # its server step moves controls, too
 
     def start(self, fed):
         plain_sgd(self, fed)  # refuses an Adam federation before the first round

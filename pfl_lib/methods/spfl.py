@@ -14,11 +14,11 @@ RULES = ("softmax", "size_renorm", "literal")
 
 
 def spfl_weights(S, rule="softmax", sizes=None) -> torch.Tensor:
-    """ω(i, j), what the server multiplies update g_j with for client i.
+    """ω(i, j), the weight of update g_j in the step of client i.
 
-    SPFL Eq. (7). "softmax": ω = S̃, rows sum to 1 (the reading the text needs, with α = 1);
+    SPFL Eq. (7). "softmax": ω = S̃, rows sum to 1 (the reading that the text requires, with α = 1);
     "size_renorm": n_j·S̃ divided by its row sum; "literal": (n_j/n)·S̃ as printed, whose rows sum
-    to about 1/m, so that with the printed α = 0.01 hardly anything moves.
+    to about 1/m, so that with the printed α = 0.01 models hardly move.
 
     Equation label: eq-spfl-weights
 
@@ -76,7 +76,7 @@ def spfl_local_step(w, gradient, lr, rule="twice") -> torch.Tensor:
 
 @dataclass(frozen=True)
 class SPFL(SimilarUpdates):
-    """Each client's model moves by everybody's updates, weighted by their similarity to its own.
+    """Each client's model moves by the updates of all clients, weighted by similarity to its own.
 
     ``rule`` and ``lr_server`` are ω and α of Eq. (7): "softmax" with α = 1 (weights that sum to
     one), "size_renorm", or "literal", with whose weights the printed α = 0.01 hardly moves.
@@ -107,7 +107,7 @@ class SPFL(SimilarUpdates):
     shared = "updates, pairwise"
 
     def mix(self, w, trained, S, stages, fed):
-        begin = trained.clone()  # what stays local is as trained there
+        begin = trained.clone()  # local columns stay as trained
         for part in stages:
             begin[:, part] = w[:, part]
         G = w - trained
