@@ -41,15 +41,17 @@ ATTACKS = {
 
 # ------------------------------------------------------------------------------------------- liars
 def defences():
-    """Methods as they are, and averages in another way."""
+    """Every mixing rule of single models as it is, and averages in another way."""
     plain = pfl_lib.algorithm("fedavg")
     careful = [robust(plain, rule, len(LIARS)) for rule in
                ("median", "trimmed mean", "krum", "multi-krum")]  # fmt: skip
     others = [pfl_lib.algorithm(n) for n in ("fedrep", "fedala")]
     amp = [pfl_lib.algorithm(n, self_weight=0.2) for n in ("fedamp", "heurfedamp")]
-    alone = pfl_lib.algorithm("separate"), pfl_lib.algorithm("fedacs")
+    more = [pfl_lib.algorithm(n) for n in
+            ("fedacs", "spfl", "cfl", "ifca", "fedpac", "pfedgraph", "fedfomo", "apple",
+             "separate")]  # fmt: skip
     return [plain, *careful, others[0], robust(others[0]), others[1], robust(others[1]), *amp,
-            alone[1], alone[0]]  # fmt: skip
+            *more]  # fmt: skip
 
 
 def hidden_groups(seed, attack):
@@ -282,7 +284,7 @@ def samples(runs=6, clip=1.0):
     alone = [pfl_lib.run(pfl_lib.algorithm("separate"), people(seed)[0], ROUNDS,
                          evaluate_every=ROUNDS, progress=False).last
              for seed in range(runs)]  # fmt: skip
-    return {"data": "watch", "clients": fed.m, "samples": list(fed.sample_counts),
+    return {"data": "watch", "seeds": runs, "clients": fed.m, "samples": list(fed.sample_counts),
             "parameters": fed.d, "rounds": ROUNDS, "delta": DELTA, "rate": RATE, "clip": clip,
             "runs": runs, "separate": spread(alone), "rows": rows}  # fmt: skip
 

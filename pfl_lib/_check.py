@@ -2,20 +2,21 @@
 
 import difflib
 import importlib
-import math
 import operator
+
+LARGEST = 3.4e38  # what is larger is infinite in float32
 
 
 def positive(name, value):
     """A finite number above zero."""
-    if not _is_number(value) or not math.isfinite(value) or value <= 0:
+    if not _is_number(value) or not 0 < value < LARGEST:
         raise ValueError(f"{name} must be a positive finite number, got {value!r}")
     return float(value)
 
 
 def non_negative(name, value):
     """A finite number, zero allowed."""
-    if not _is_number(value) or not math.isfinite(value) or value < 0:
+    if not _is_number(value) or not 0 <= value < LARGEST:
         raise ValueError(f"{name} must be a non-negative finite number, got {value!r}")
     return float(value)
 

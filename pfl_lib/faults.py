@@ -242,6 +242,9 @@ class Faulty(OtherUploads):
 
         With equal weights for all others, it is the number of faulty clients over m − 1.
         """
+        m = self.fed.m
+        if _check.models("xi", xi).shape != (m, m):
+            raise ValueError(f"xi must be ({m}, {m}), who hears whom, got {tuple(xi.shape)}")
         others = xi.detach().cpu().clone().fill_diagonal_(0)[self.honest]
         return (others[:, list(self.clients)].sum(1) / others.sum(1).clamp(min=1e-30)).mean().item()
 
@@ -382,7 +385,7 @@ class Guarded(FederationWrapper):
 
     def _without_loss(self, w, who, huge):
         """Those of the rows ``huge`` whose loss is not finite."""
-        if not len(huge):
+        if not len(huge) or not getattr(self.fed, "tells_training_losses", True):
             return huge[:0]
         _, loss = self.fed.evaluate(w[huge], who[huge], split="train")
         return huge[~torch.isfinite(loss)]

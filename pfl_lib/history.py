@@ -3,7 +3,6 @@
 import json
 import math
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -74,7 +73,7 @@ class History:
 
     def clients(self, round_=None):
         """Accuracy of every client, in the last or in a given recorded round: an (m,) tensor."""
-        if round_ is not None and round_ not in self.rounds:
+        if round_ is not None and _check.whole("round_", round_, at_least=0) not in self.rounds:
             some = ", ".join(map(str, self.rounds[:10])) + ", …" * (len(self.rounds) > 10)
             raise ValueError(f"round_ must be one that was recorded ({some}), got {round_!r}")
         at = -1 if round_ is None else self.rounds.index(round_)
@@ -170,13 +169,14 @@ class History:
     def save(self, path):
         """Write the record as JSON, atomically."""
         text = json.dumps(self.record())
-        atomic_write(Path(path), lambda side: side.write_text(text))
+        atomic_write(_check.path("path", path), lambda side: side.write_text(text))
 
     @classmethod
     def load(cls, path):
         """Read what ``save`` wrote."""
+        path = _check.path("path", path)
         try:
-            found = json.loads(Path(path).read_text())
+            found = json.loads(path.read_text())
             return cls(**{_deprecated.FIELDS.get(name, name): v for name, v in found.items()})
         except (ValueError, TypeError, AttributeError) as error:
             raise ValueError(f"{path}: not a saved History ({error})") from error

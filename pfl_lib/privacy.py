@@ -8,6 +8,10 @@ adds noise there (DP-SGD), whatever the method.
 Without sampling the accounting is exact and needs no library, since Gaussian noise composes to one
 Gaussian (Dong et al. 2022).  With Poisson sampling (``rate`` below 1) it is done by Opacus: ``pip
 install 'pfl_lib[privacy]'``.
+
+Two things stand between these simulations and a promise to real people.  Noise is keyed, so that
+runs can be repeated and resumed: with the seed it can be removed again.  And the accounting is for
+real numbers; the last digits of floating-point noise may tell more (Mironov 2012).
 """
 
 import math
@@ -22,6 +26,7 @@ from pfl_lib import _check
 from pfl_lib.faults import FederationWrapper, OtherUploads
 from pfl_lib.federation import checked_federation
 from pfl_lib.methods._averaging import with_average
+from pfl_lib.methods.base import as_method
 from pfl_lib.random import keyed_generator
 
 
@@ -43,7 +48,9 @@ def epsilon_of(noise, rounds, delta, rate=1.0):
     """The smallest ε with which ``rounds`` noisy sums are (ε, δ)-differentially private.
 
     ``rate`` is the probability of taking part in a sum, independently of others (Poisson
-    sampling); below 1 it needs Opacus, whose bound is at most 0.01 above the true ε.
+    sampling); below 1 it needs Opacus, whose bound is about 0.01 above the true ε.  The
+    ``participation`` of a run is no such rate, since it draws a fixed number of clients: count all
+    its rounds, with ``rate`` 1.
 
     >>> round(epsilon_of(noise=2.0, rounds=10, delta=1e-3), 2)
     5.59
@@ -56,6 +63,8 @@ def epsilon_of(noise, rounds, delta, rate=1.0):
     high = 1.0
     while delta_of(high, noise, rounds) > delta:
         high *= 2
+        if high > 1e30:
+            raise ValueError(f"noise must be larger: with {noise!r} there is no ε to speak of")
     return float(brentq(lambda e: delta_of(e, noise, rounds) - delta, 0.0, high))
 
 
@@ -121,8 +130,11 @@ def private(method, clip, noise, seed=0):
     The new model is x + (Σ clipped(w_i − x) + noise·clip·g) / m with g standard normal: the plain
     mean, since sample counts are private too.  What never leaves a client is neither clipped nor
     noisy.  The guarantee is ``epsilon_of(noise, rounds, delta)``, for adding or removing one
-    client. The server that adds the noise must be trusted, or the noise be added under secure
-    aggregation.
+    client's updates; the number of clients is not hidden.  The server that adds the noise must be
+    trusted, or the noise be added under secure aggregation.
+
+    Methods whose clients send more than what is averaged (FedPAC, FedDBE) are refused, and so are
+    models with running statistics, which noise would make negative.
 
     >>> import pfl_lib
     >>> method = private(pfl_lib.algorithm("fedavg"), clip=1.0, noise=0.1)
@@ -133,9 +145,17 @@ def private(method, clip, noise, seed=0):
     """
     clip, noise = _check.positive("clip", clip), _check.non_negative("noise", noise)
     _check.whole("seed", seed, at_least=0)
+    method = as_method("method", method)
+    if more := getattr(method, "sends_more", ""):
+        raise ValueError(
+            f"method must send nothing but what is averaged; {method.label} also sends {more}, "
+            "which no noise would hide"
+        )
 
     def average(self, w, weights, state, fed):
-        update = (w - state.x) * ~self.private_mask(fed)
+        sent = ~self.private_mask(fed)
+        _without_statistics(fed, fed.buffer_mask & sent)
+        update = (w - state.x) * sent
         generator = keyed_generator(seed, "private", fed.k)
         drawn = torch.randn(w.shape[1], generator=generator).to(w)
         return state.x + (clipped(update, clip).sum(0) + noise * clip * drawn) / len(w)
@@ -143,18 +163,82 @@ def private(method, clip, noise, seed=0):
     return with_average(method, average, "private", clip, noise, seed)
 
 
+def _without_statistics(fed, statistics):
+    if statistics.any():
+        raise ValueError(
+            "fed must have a model without running statistics, which mix samples; "
+            f"{fed.model_name} has some"
+        )
+
+
 @dataclass(eq=False)
-class PrivateUploads(OtherUploads):
+class _Accounted(FederationWrapper):
+    """A federation that counts what each client has released, by round and phase."""
+
+    tells_training_losses = False
+    # noisy releases of each client, by round and tag; no setting, so not part of ``describe``
+    made: dict[tuple[int, str], dict[int, int]] = field(
+        default_factory=dict, compare=False, kw_only=True
+    )
+
+    def _counted(self, perform, work, who, releases):
+        """``perform(work, who)``, noted as so many releases; a second time noise would repeat."""
+        made = self.made.setdefault((self.fed.k, work.tag), {})
+        clients = torch.as_tensor(who).tolist()
+        again = [i for i in clients if i in made]
+        if again:
+            raise ValueError(
+                f"client {again[0]} was asked twice in round {self.fed.k} for the phase "
+                f"{work.tag!r}: its noise would repeat; one pass must do (FedALA: max_epochs=1)"
+            )
+        done = perform(work, who)
+        made.update(dict.fromkeys(clients, releases))
+        return done
+
+    def _made_by(self, client):
+        return sum(made.get(client, 0) for made in self.made.values())
+
+    def evaluate(self, w, who=None, split="test"):
+        """Tests; losses on training data (IFCA) would leave the clients without noise."""
+        if split == "train":
+            raise ValueError("split must be 'test': training losses would leave without noise")
+        return self.fed.evaluate(w, who, split)
+
+    def _spent(self, delta, rate):
+        _check.between("delta", delta, 0, 1, "()")
+        rounds = sorted({k for k, _ in self.made})
+        if not rounds:
+            return 0.0
+        if rounds[0] > 0:
+            raise ValueError(
+                f"rounds 0 to {rounds[0] - 1} were made elsewhere, before the run was resumed: "
+                "count all of them and ask epsilon_of"
+            )
+        return epsilon_of(self.noise, max(map(self._made_by, range(self.m))), delta, rate)
+
+
+#: Local steps whose results are sums over a client's samples, which some methods send on.
+SUMS = ("class sums", "fisher trace")
+
+
+@dataclass(eq=False)
+class PrivateUploads(_Accounted, OtherUploads):
     """The federation ``fed`` with every single upload clipped and noisy.
 
     A client sends its starting model plus clipped(update) plus ``noise``·2·``clip``·g.  Any two
-    updates differ by at most 2·clip, so each round is as private as one noisy sum, even against the
-    server: ``epsilon_of(noise, rounds, delta)`` holds for any change of one client's data.
+    updates differ by at most 2·clip, so each upload is as private as one noisy sum, even against
+    the server: ``epsilon_of(noise, uploads, delta)`` holds for any change of one client's data.
+    Most methods have one upload per round, SPFL has two where it probes; ``epsilon(delta)`` counts.
+
+    Only models are protected: methods that also send sums over samples (FedPAC, FedProto) or
+    training losses (IFCA) are refused.
 
     >>> import pfl_lib
     >>> fed = PrivateUploads(pfl_lib.example(), clip=1.0, noise=1.0)
     >>> sent = pfl_lib.train(fed, fed.initial(), fed.everyone)
     >>> bool((sent - fed.initial()).norm(dim=1).min() > 10)  # noise above all
+    True
+    >>> fed.epsilon(delta=1e-3) == epsilon_of(noise=1.0, rounds=1, delta=1e-3)
     True
     """
 
@@ -167,6 +251,20 @@ class PrivateUploads(OtherUploads):
         _check.positive("clip", self.clip)
         _check.non_negative("noise", self.noise)
         _check.whole("seed", self.seed, at_least=0)
+        _without_statistics(self.fed, self.fed.buffer_mask)
+
+    def perform(self, work, who):
+        if work.step in SUMS:
+            raise ValueError(
+                f"the local step {work.step!r} tells sums over a client's samples, which this "
+                "noise does not hide; private(...) is for methods that need only an average"
+            )
+        perform = super().perform
+        return self._counted(perform, work, who, 1) if work.uploaded else perform(work, who)
+
+    def epsilon(self, delta):
+        """The ε of what the busiest client has sent so far, for this δ."""
+        return self._spent(delta, rate=1.0)
 
     def sends(self, began, trained, who, tag):
         keys = [(self.seed, "private", tag, self.fed.k, client) for client in who]
@@ -180,18 +278,18 @@ PRIVATE_STEPS = {"descend": "private descend", "ala": "private ala"}
 
 
 @dataclass(eq=False)
-class PrivateSamples(FederationWrapper):
+class PrivateSamples(_Accounted):
     """The federation ``fed`` with local steps that are private in each sample (DP-SGD).
 
-    A step samples each of the client's data with probability ``rate``, clips each gradient to
+    A step takes each of the client's samples with probability ``rate``, clips each gradient to
     ``clip`` and adds noise of ``noise``·``clip`` to their sum; a pass over the data is 1/rate steps
     (Abadi et al. 2016).  Whatever a client sends, now and later, to the server or to others, is
     then private in each of its samples, with the ε of ``epsilon(delta)``, for adding or removing
-    one sample (the number of samples is not hidden).  The server need not be trusted.  Noise is
-    keyed, so that runs can be repeated and resumed: with the seed it can be removed again.
+    one sample (the number of samples is not hidden).  The server need not be trusted.
 
     Steps without a private form are refused, and so is a second phase with the same tag in one
-    round, whose noise would be the same (FedALA: ``max_epochs=1``).
+    round, whose noise would be the same (FedALA: ``max_epochs=1``); ``rate`` takes the place of
+    the part of the data that ALA would draw.
 
     >>> import pfl_lib
     >>> fed = PrivateSamples(pfl_lib.example(), clip=1.0, noise=2.0)
@@ -203,19 +301,13 @@ class PrivateSamples(FederationWrapper):
     clip: float = 1.0
     noise: float = 1.0
     rate: float = 1.0
-    # steps made by each client, by round and tag; no setting, so not part of ``describe``
-    made: dict[tuple[int, str], dict[int, int]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self):
         checked_federation("fed", self.fed)
         _check.positive("clip", self.clip)
         _check.non_negative("noise", self.noise)
         _rate(self.rate)
-        if self.fed.buffer_mask.any():
-            raise ValueError(
-                f"fed must have a model without running statistics, which mix samples; "
-                f"{self.fed.model_name} has some"
-            )
+        _without_statistics(self.fed, self.fed.buffer_mask)
         if getattr(getattr(self.fed, "data", None), "weights", None) is not None:
             raise ValueError(
                 "fed must have samples without weights, by which one may count for much"
@@ -225,43 +317,26 @@ class PrivateSamples(FederationWrapper):
             raise ValueError(f"fed must have a model without dropout, got {self.fed.model_name}")
 
     def perform(self, work, who):
-        clients = torch.as_tensor(who).tolist()
         if work.step not in PRIVATE_STEPS or work.repeats > 1 or work.group > 1:
             raise ValueError(
                 f"the local step {work.step!r} has no private form; those that have one are "
                 f"{', '.join(map(repr, PRIVATE_STEPS))}, one batch for each step"
-            )
-        made = self.made.setdefault((self.fed.k, work.tag), {})
-        again = [i for i in clients if i in made]
-        if again:
-            raise ValueError(
-                f"client {again[0]} was asked twice in round {self.fed.k} for the phase "
-                f"{work.tag!r}: its noise would repeat; one pass must do (FedALA: max_epochs=1)"
             )
         epochs = self.fed.settings.epochs if work.epochs is None else work.epochs
         steps = epochs * math.ceil(1 / self.rate) if work.steps is None else work.steps
         most, d = max(self.fed.sample_counts), self.fed.d
         privacy = {"clip": self.clip, "noise": self.noise, "rate": self.rate}
         numbers = {**work.numbers, **{f"private_{name}": value for name, value in privacy.items()}}
+        # no ``share``: a part of fixed size lets another sample in for one that is left out
         schedule = {"steps": steps, "epochs": None, "batch_size": most, "noise": most + d}
-        step = PRIVATE_STEPS[work.step]
-        done = self.fed.perform(replace(work, step=step, numbers=numbers, **schedule), who)
-        made.update(dict.fromkeys(clients, steps))
-        return done
+        schedule |= {"step": PRIVATE_STEPS[work.step], "share": 1.0}
+        work = replace(work, numbers=numbers, **schedule)
+        return self._counted(self.fed.perform, work, who, steps)
 
     def steps_of(self, client):
         """The number of noisy steps this client has made."""
-        return sum(steps.get(client, 0) for steps in self.made.values())
+        return self._made_by(_check.whole("client", client, at_least=0, at_most=self.m - 1))
 
     def epsilon(self, delta):
         """The ε at this δ of the client that has made the most steps so far."""
-        rounds = sorted({k for k, _ in self.made})
-        if not rounds:
-            return 0.0
-        if rounds[0] > 0:
-            raise ValueError(
-                f"rounds 0 to {rounds[0] - 1} were made elsewhere, before the run was resumed: "
-                "count all steps and ask epsilon_of"
-            )
-        steps = max(self.steps_of(i) for i in range(self.m))
-        return epsilon_of(self.noise, steps, delta, self.rate)
+        return self._spent(delta, self.rate)

@@ -81,7 +81,7 @@ def robust(method, rule="median", faulty=0):
     """``method``, a method that averages, with ``rule`` in place of its weighted mean.
 
     ``rule`` is "median", "trimmed mean", "krum" or "multi-krum", ``faulty`` the number of wrong
-    models that the last three must tolerate.
+    models that the last three must tolerate; a round with too few clients for that is refused.
 
     >>> import pfl_lib
     >>> from pfl_lib.faults import Faulty
@@ -98,6 +98,6 @@ def robust(method, rule="median", faulty=0):
     _check.whole("faulty", faulty, at_least=0)
 
     def average(self, w, weights, state, fed):
-        return RULES[rule](w, min(faulty, (len(w) - 1) // 2))
+        return RULES[rule](w, faulty)
 
     return with_average(method, average, rule, faulty)

@@ -153,7 +153,7 @@ def _check_folder(name: str, folder: Any) -> None:
 
 
 def _checked_callbacks(callbacks: Any) -> tuple[Callback, ...]:
-    if isinstance(callbacks, (str, Callback)) or not hasattr(callbacks, "__iter__"):
+    if isinstance(callbacks, (str, Callback, Mapping)) or not hasattr(callbacks, "__iter__"):
         raise TypeError(f"callbacks must be a list of Callback objects, got {callbacks!r}")
     callbacks = _check.several("callbacks", callbacks, "Callback objects")
     for one in callbacks:

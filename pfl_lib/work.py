@@ -148,7 +148,7 @@ class Work:
             if getattr(self, name) is not None:
                 _check.whole(name, getattr(self, name), at_least=least)
         if self.lr is not None:
-            _check.non_negative("lr", self.lr)
+            object.__setattr__(self, "lr", _check.non_negative("lr", self.lr))
         if self.optimizer is not None:
             _check.one_of("optimizer", self.optimizer, OPTIMIZERS)
         if not isinstance(self.uploaded, bool):
@@ -230,11 +230,14 @@ def train(
     >>> bool(after[0].mean() > before[0].mean())
     True
     """
+    if not hasattr(fed, "perform"):
+        raise TypeError(f"fed must be a Federation, got {fed!r}")
     rows, shared = {"w": start}, {}
     if prox is not None:
-        strength = torch.as_tensor(prox.strength, dtype=fed.dtype, device=fed.device)
+        given = _checked_strength(prox, len(start))
+        strength = torch.as_tensor(given, dtype=fed.dtype, device=fed.device)
         rows |= {"centre": prox.centre, "strength": strength.expand(len(start))}
-        _warn_of_overshooting(fed, prox.strength, options)
+        _warn_of_overshooting(fed, given, options)
     if correction is not None:
         rows["correction"] = correction
     if mask is not None:
@@ -249,6 +252,21 @@ class DeprecatedTrain:
         """Deprecated: ``pfl_lib.train(fed, start, who, ...)``."""
         _deprecated.warn("fed.train(...)", "pfl_lib.train(fed, ...)")
         return train(self, start, who, **options)
+
+
+def _checked_strength(prox, clients):
+    """Its strength: a float, or a tensor, into which nobody looks, or a GPU would be waited for."""
+    if not isinstance(prox, Prox):
+        raise TypeError(f"prox must be a Prox(centre, strength), got {prox!r}")
+    strength = prox.strength
+    if not isinstance(strength, Tensor):
+        return _check.non_negative("strength", strength)
+    if strength.shape not in ((), (1,), (clients,)) or not strength.is_floating_point():
+        raise ValueError(
+            f"strength must be one floating number, or one for each of {clients} clients, "
+            f"got {strength!r}"
+        )
+    return strength
 
 
 def _checked_mask(fed, mask):

@@ -72,9 +72,60 @@ def test_single_uploads_are_bounded_and_noisy():
     torch.testing.assert_close(clipped(torch.zeros(2, 3), 1.0), torch.zeros(2, 3))
 
 
+def under(fed, name, rounds=2, **how):
+    return pfl_lib.run(pfl_lib.algorithm(name, **how), fed, rounds, progress=False)
+
+
+def test_uploads_are_counted_also_where_a_round_has_two():
+    for name, how, uploads in (("fedamp", {"self_weight": 0.3}, 2), ("spfl", {}, 3)):
+        fed = PrivateUploads(pfl_lib.example("mlp"), clip=1.0, noise=2.0)
+        assert fed.epsilon(1e-3) == 0.0
+        under(fed, name, **how)
+        assert fed.epsilon(1e-3) == epsilon_of(2.0, uploads, 1e-3), name
+        assert "made" not in fed.describe()["PrivateUploads"]
+
+
+def test_an_upload_is_noisy_once_whatever_it_is_asked_again():
+    """The same noise on two models would cancel in their difference."""
+    fed = PrivateUploads(pfl_lib.example(), clip=1.0, noise=1.0)
+    pfl_lib.train(fed, fed.initial(), fed.everyone)
+    with pytest.raises(ValueError, match="its noise would repeat"):
+        pfl_lib.train(fed, fed.initial() + 1, fed.everyone)
+    pfl_lib.train(fed, fed.initial(), fed.everyone, uploaded=False)  # stays at home
+
+
+def test_nobody_looks_at_training_losses_of_large_private_models():
+    """Whether a loss is finite would be told without noise; models of this size are looked at."""
+    fed = PrivateUploads(pfl_lib.example(), clip=1e5, noise=1.0)
+    assert pfl_lib.run("fedavg", fed, 1, progress=False).state.x.abs().max() > 1e4
+
+
+def with_norm(**how):
+    model = torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, 10)
+    )
+    return pfl_lib.example().replace(model=model, **how)
+
+
+def test_statistics_that_stay_at_home_need_no_noise():
+    method = private(pfl_lib.algorithm("fedbn"), clip=1.0, noise=1.0)
+    assert pfl_lib.run(method, with_norm(), 2, progress=False).last >= 0
+
+
 @pytest.mark.parametrize(
     "call, words",
     [
+        (lambda: epsilon_of(1e-200, 1, 1e-3), "noise must be larger"),
+        (lambda: private("fedpac", 1.0, 1.0), "FedPAC also sends heads"),
+        (lambda: private("feddbe", 1.0, 1.0), "FedDBE also sends mean features"),
+        (lambda: pfl_lib.run(private("fedavg", 1.0, 1.0), with_norm(), 1), "without running stat"),
+        (lambda: PrivateUploads(with_norm()), "without running statistics"),
+        (lambda: under(PrivateUploads(pfl_lib.example("mlp")), "fedproto"), "'class sums' tells"),
+        (
+            lambda: under(PrivateUploads(pfl_lib.example("mlp")), "fedas"),
+            "(class sums|fisher trace)' tells",
+        ),
+        (lambda: under(PrivateUploads(pfl_lib.example()), "ifca", clusters=2), "training losses"),
         (lambda: private(pfl_lib.algorithm("fedamp", self_weight=0.2), 1.0, 1.0), "method must be"),
         (lambda: private(pfl_lib.algorithm("fedavg"), 0.0, 1.0), "clip must be"),
         (lambda: private(pfl_lib.algorithm("fedavg"), 1.0, -1.0), "noise must be"),

@@ -7,6 +7,7 @@ import pfl_lib
 from pfl_lib import methods
 from pfl_lib.faults import Faulty
 from pfl_lib.methods._averaging import GlobalModel
+from pfl_lib.privacy import private
 from pfl_lib.robust import RULES, coordinate_median, krum, krum_scores, robust, trimmed_mean
 
 W = torch.tensor([[0.0, 1.0], [1.0, 2.0], [2.0, 9.0], [3.0, 0.0], [1000.0, -1000.0]])
@@ -65,11 +66,19 @@ def test_a_robust_method_keeps_its_hyper_parameters_and_can_be_told_apart():
     assert method.name == "fedprox-multi-krum-2"
 
 
+def one_round(method):
+    return pfl_lib.run(method, pfl_lib.example(), 1, progress=False)
+
+
 @pytest.mark.parametrize(
     "call, words",
     [
         (lambda: robust(pfl_lib.algorithm("fedamp", self_weight=0.2)), "method must be one that"),
         (lambda: robust("separate"), "method must be one that averages"),
+        (lambda: robust(private("fedavg", 1.0, 1.0)), r"another one \(private\) has its place"),
+        (lambda: private(robust("fedavg"), 1.0, 1.0), r"another one \(median\) has its place"),
+        (lambda: one_round(robust("fedavg", "trimmed mean", 4)), "faulty must be below half of"),
+        (lambda: one_round(robust("fedavg", "krum", 6)), "faulty must be at most 5 for 8"),
         (lambda: robust(pfl_lib.algorithm("fedavg"), "mean"), "rule must be one of"),
         (lambda: robust(pfl_lib.algorithm("fedavg"), faulty=-1), "faulty must be"),
         (lambda: trimmed_mean(W, 3), "faulty must be below half of the 5"),

@@ -501,6 +501,7 @@ def soaked(measured):
         early, late = (v for k, v in measured.items() if k.startswith("MiB at most"))
         differs = measured["differs from the run in peace"]
         return (
+            f"{measured['parameters']:,} parameters a model; "
             f"{measured['kills']} kills; results that differ: {len(differs)}; "
             f"{early:.0f} MiB at first, {late:.0f} later ({measured['growth']:.1%} more)"
         )

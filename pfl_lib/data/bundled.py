@@ -69,7 +69,7 @@ def watch(seconds=3.0, test=0.3):
     into windows of ``seconds`` that do not overlap; the last ``test`` of each recording is for
     testing, and no window reaches over that cut.
     """
-    length = round(50 * _check.positive("seconds", seconds))
+    length = round(50 * min(_check.positive("seconds", seconds), 1e6))
     _check.between("test", test, 0, 1, "()")
     recorded = _reader("seglearn", "datasets").load_watch()
     windows, tested, rows = [], [], []

@@ -12,6 +12,7 @@ from typing_extensions import Self
 
 from pfl_lib import _check, _objectives, _schedules, models
 from pfl_lib.data.dataset import SampleForm
+from pfl_lib.federation import checked_clients
 from pfl_lib.local.network import Network, activation_bytes, channels_last
 from pfl_lib.local.parts import NORMALIZATION, refuse_unsupported, state_buffers
 from pfl_lib.local.precision import checked_precision
@@ -125,12 +126,12 @@ class ModelFederation(DeprecatedTrain):
 
     def initial(self, who: Tensor | None = None) -> Tensor:
         """The common random initial model, one row per client, or per client of ``who``."""
-        return self._initial.repeat(self.m if who is None else len(who), 1)
+        return self._initial.repeat(self.m if who is None else len(checked_clients(self, who)), 1)
 
     def at(self, k: int) -> Self:
         """This federation in round ``k``: the same clients with that round's batches."""
         here = copy.copy(self)
-        here.k = k
+        here.k = _check.whole("k", k, at_least=0)
         if isinstance(self.lr, tuple):
             here.settings = replace(self.settings, lr=_schedules.at_round("lr", self.lr, k))
         return here
@@ -299,6 +300,8 @@ def _some_samples(module: nn.Module, form: SampleForm) -> Tensor:
 def _check_output(module: nn.Module, form: SampleForm, loss: str) -> None:
     """Refuse a module whose output does not fit the classes, or the targets, of such samples."""
     refuse_unsupported(module)
+    if any(parameter.is_meta for parameter in module.parameters()):
+        raise ValueError("model must hold numbers; its parameters are on the device 'meta'")
     x = _some_samples(module, form)
     module = copy.deepcopy(module).float().eval()
     try:

@@ -197,13 +197,31 @@ class LocalFederation(ModelFederation):
     def with_part(self, positions: Sequence[Tensor]) -> Self:
         """This federation with only some of each client's training samples, by position."""
         here, samples = copy.copy(self), self._train_samples
-        pick = [p.to(self.device) for p in positions]
+        pick = self._checked_positions(positions)
         here._train_samples = replace(
             samples,
             index=tuple(samples.index[i][p] for i, p in enumerate(pick)),
             labels=tuple(samples.labels[i][p] for i, p in enumerate(pick)),
         )
         return here
+
+    def _checked_positions(self, positions: Sequence[Tensor]) -> list[Tensor]:
+        given = _check.several("positions", positions, "tensors")
+        if len(given) != self.m:
+            raise ValueError(
+                f"positions must be one tensor for each of {self.m} clients, got {len(given)}"
+            )
+        pick = []
+        for i, (one, n) in enumerate(zip(given, self._train_samples.sizes(range(self.m)))):
+            found = _check.numbers(f"positions[{i}]", one)
+            whole = found.dtype == torch.int64 and found.ndim == 1
+            if not whole or not ((found >= 0) & (found < n)).all():
+                raise ValueError(
+                    f"positions[{i}] must be whole numbers from 0 to {n - 1}, one for each "
+                    f"training sample that is kept, got {one!r}"
+                )
+            pick.append(found.to(self.device))
+        return pick
 
     def perform(self, work: Work, who: Tensor) -> dict[str, Tensor]:
         """Let the clients ``who`` do ``work``; returns the rows as they are afterwards."""

@@ -39,9 +39,14 @@ def with_average(method, average, word, *settings):
     method = as_method("method", method)
     if not isinstance(method, GlobalModel) or not method.averages:
         raise TypeError(f"method must be one that averages models, such as FedAvg, got {method!r}")
+    if method.replaced:
+        raise ValueError(
+            f"method must still have its own average: in {method.label} another one "
+            f"({method.replaced}) has its place, and would be lost"
+        )
     kind, own = type(method), {f.name: getattr(method, f.name) for f in fields(method)}
     name = "-".join([kind.name, word.replace(" ", "-"), *(f"{s:g}" for s in settings)])
-    facts = {"average": average, "label": f"{kind.label}, {word}", "name": name}
+    facts = {"average": average, "label": f"{kind.label}, {word}", "name": name, "replaced": word}
     return make_dataclass(kind.__name__, [], bases=(kind,), namespace=facts, frozen=True)(**own)
 
 
@@ -54,6 +59,8 @@ class GlobalModel(Algorithm):
     newcomer = "what a client has that has just joined, beginning at the global model"
     handed = "global model"
     averages: ClassVar[bool] = True  # whether the server step calls ``average``
+    replaced: ClassVar[str] = ""  # what stands in the place of its own ``average``
+    sends_more: ClassVar[str] = ""  # what clients send that does not go through ``average``
     newcomer_rounds: ClassVar[int] = 1  # until a newcomer has its own state
 
     def start(self, fed):

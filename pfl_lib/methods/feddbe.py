@@ -99,6 +99,7 @@ class FedDBE(GlobalModel):
     chapter = "11_family"
     paper = "Zhang et al., NeurIPS 2023"
     private = "a shift of the features"
+    sends_more = "mean features, before the first round"
     tested = "the global model with the client's own shift of the features"
     newcomer = "the global model with a shift of the features trained locally"
 

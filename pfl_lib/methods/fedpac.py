@@ -117,6 +117,7 @@ class FedPAC(SplitModel):
     paper = "Xu et al., ICLR 2023"
     shared, private, weights_by = "the body, heads and class means", "the head", "a risk bound"
     cost = "2Σ+3·class means"
+    sends_more = "heads and statistics of features"
     tested = "the shared body with the client's own mix of heads"
     handed = ""  # a body for all, and a head for each
 

@@ -81,6 +81,8 @@ class Partition:
     def counts(self, data, part="train"):
         """How many samples of each class each client holds: an int64 (m, classes) tensor."""
         _check.one_of("part", part, ("train", "test"))
+        if not hasattr(data, "labeled"):
+            raise TypeError(f"data must be a Dataset, got {data!r}")
         if not data.labeled:
             raise ValueError(f"data must have class labels to be counted; {data.name} has targets")
         rows = [torch.bincount(data.y[i], minlength=len(data.classes)) for i in getattr(self, part)]

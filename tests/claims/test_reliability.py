@@ -3,7 +3,7 @@
 import json
 
 from devtools.sphinxext.pfl_pages import in_trust, over_flower, soaked, wrong_arguments
-from tests.support import api_fuzz
+from tests.support import api_fuzz, enduring
 from tests.support.paths import ROOT
 
 
@@ -45,7 +45,7 @@ def test_no_run_over_a_network_ended_in_a_wrong_number_or_too_late():
 
 def test_long_runs_end_as_if_nobody_had_killed_them_and_memory_stays_level():
     found = {n: r["measured"] for n, r in stored("soak").items() if n.startswith("endure")}
-    assert found
+    assert {measured["method"] for measured in found.values()} == set(enduring.METHODS)
     for measured in found.values():
         assert measured["clients"] == 500 == measured["rounds"] and measured["kills"] > 0
         assert measured["differs from the run in peace"] == [] and measured["growth"] <= 0.02

@@ -90,7 +90,7 @@ KIND_OF = {label: kind for kind, values in KINDS.items() for label in values}
 #: How rows of the table are grouped, by the beginning of their names.
 GROUPS = {
     "federations, runs, tuning, newcomers": (
-        "pfl_lib.", "Federation.", "callbacks.", "newcomers.", "devices."),
+        "pfl_lib.", "Federation.", "History.", "callbacks.", "newcomers.", "devices."),
     "methods and their hyper-parameters": ("algorithm ",),
     "formulas, attention": ("formulas.", "attention."),
     "data, partitions": ("data.", "partition."),

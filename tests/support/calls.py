@@ -45,6 +45,7 @@ FROM_ZERO = ("a", None, -1, 1.5, NAN, INF, True)
 FEW = ("a", -1, 1.5, NAN, True)  # none at all is allowed
 COUNTS = (None, "a", -torch.ones(2, 3))
 WORD = ("unknown", None, 3)
+CLIENTS = (torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 2, 4]), torch.tensor([0.5]), "abcd", 3)
 MATRIX = (None, "a", [[1.0]], torch.ones(3), torch.ones(3, 5).long(), torch.ones(0, 5))
 TENSOR = (None, "a", [1.0])
 TYPE = (None, "a", 3)
@@ -245,6 +246,25 @@ TABLE = {
         lambda **changes: small().replace(**changes), {"lr": 0.1},
         {"lr": POSITIVE, "lrr": (1,), "partition": TYPE},
     ),
+    "Federation.at": Row(lambda k: small().at(k), {"k": 3}, {"k": FROM_ZERO}),
+    "Federation.initial": Row(
+        lambda who: small().initial(who), {"who": lambda: small().everyone}, {"who": CLIENTS}
+    ),
+    "Federation.with_part": Row(
+        lambda positions: small().with_part(positions),
+        {"positions": [torch.arange(2)] * 4},
+        {"positions": (None, 3, [], "abcd", [torch.arange(2)] * 3, [torch.tensor([10**6])] * 4,
+                       [torch.tensor([-1])] * 4, [torch.tensor([0.5])] * 4)},
+    ),
+    "History.clients": Row(
+        lambda round_=None: _measured().clients(round_), {}, {"round_": ("a", 99, 1.5, True, NAN)}
+    ),
+    "History.worst": Row(lambda share: _measured().worst(share), {"share": 0.1},
+                         {"share": (*SHARE, 0)}),
+    "History.save": Row(lambda path: _measured().save(path), {"path": "file.json"},
+                        {"path": (None, 3, "")}),
+    "History.load": Row(pfl_lib.History.load, {"path": lambda: _saved()},
+                        {"path": (None, 3, "", "missing.json")}, {"path": "path|json|No such"}),
     "Federation.hold_out": Row(
         lambda **options: small().hold_out(**options), {},
         {"share": (*SHARE, 0, 1), "seed": FROM_ZERO},
@@ -296,14 +316,29 @@ TABLE = {
         {"path": ("missing.json", "not json", "[1]", '{"label": 3, "nothing": 4}')},
         {"path": "json|History"},
     ),
+    "pfl_lib.Prox": Row(
+        lambda centre, strength: pfl_lib.train(
+            small(), small().initial(), small().everyone, prox=pfl_lib.Prox(centre, strength)
+        ),
+        {"centre": lambda: small().initial(), "strength": 0.1},
+        {"centre": (None, "a", torch.ones(3)),
+         "strength": (*NOT_NEGATIVE, torch.ones(3), torch.ones(4, 2), torch.ones(4).long())},
+        {"centre": "centre"},
+    ),
     "pfl_lib.train": Row(
-        lambda start, who: pfl_lib.train(small(), start, who),
-        {"start": lambda: small().initial(), "who": lambda: small().everyone},
+        pfl_lib.train,
+        {"fed": small, "start": lambda: small().initial(), "who": lambda: small().everyone},
         {
+            "fed": (None, 3, torch.ones(4)),
             "start": (torch.ones(4, 3), torch.ones(3, 3), None, "a"),
             "who": (torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 2, 4]),
                     torch.tensor([-1, 0, 1, 2]),
                     torch.tensor([0, 1]), torch.tensor([0.5, 1, 2, 3]), "abcd"),
+            "prox": ("a", 3, (1, 2)),
+            "correction": ("a", 3, torch.ones(3)),
+            "mask": ("a", torch.ones(3)),
+            "lr": (*NOT_NEGATIVE[:1], -1, NAN, INF, 1e308, 10**40),
+            "tag": (None, 3),
         },
         {"start": "start|rows|models", "who": "who"},
     ),
@@ -312,7 +347,7 @@ TABLE = {
         {"w": lambda: small().initial(), "who": lambda: small().everyone, "split": "test"},
         {
             "w": (torch.ones(4, 3), None, "a"),
-            "who": (torch.tensor([0, 0, 1, 2]), torch.tensor([0, 1, 2, 4])),
+            "who": CLIENTS,
             "split": WORD,
         },
     ),
@@ -565,13 +600,36 @@ TABLE = {
          "seed": FROM_ZERO},
     ),
     "privacy.PrivateUploads": Row(
-        privacy.PrivateUploads, {"fed": small},
+        lambda fed, clip=1.0, noise=1.0, seed=0: privacy.PrivateUploads(fed, clip, noise, seed),
+        {"fed": small},
         {"fed": TYPE, "clip": POSITIVE, "noise": NOT_NEGATIVE, "seed": FROM_ZERO},
     ),
     "privacy.PrivateSamples": Row(
         lambda fed, clip=1.0, noise=1.0, rate=1.0: privacy.PrivateSamples(fed, clip, noise, rate),
         {"fed": small},
         {"fed": TYPE, "clip": POSITIVE, "noise": NOT_NEGATIVE, "rate": (*SHARE, 0)},
+    ),
+    "privacy.PrivateUploads.epsilon": Row(
+        lambda delta: privacy.PrivateUploads(small()).epsilon(delta), {"delta": 1e-3},
+        {"delta": (*SHARE, 0, 1)},
+    ),
+    "privacy.PrivateSamples.epsilon": Row(
+        lambda delta: privacy.PrivateSamples(small()).epsilon(delta), {"delta": 1e-3},
+        {"delta": (*SHARE, 0, 1)},
+    ),
+    "privacy.PrivateSamples.steps_of": Row(
+        lambda client: privacy.PrivateSamples(small()).steps_of(client), {"client": 3},
+        {"client": (*FROM_ZERO, 4)},
+    ),
+    "faults.Faulty.heard": Row(
+        lambda xi: faults.Faulty(small(), [1]).heard(xi), {"xi": torch.ones(4, 4)}, {"xi": MATRIX}
+    ),
+    "data.Dataset.normalized": Row(
+        lambda x: digits().normalized(x), {"x": lambda: digits().x[:2]}, {"x": TENSOR}
+    ),
+    "partition.Partition.counts": Row(
+        lambda data, part="train": small().partition.counts(data, part), {"data": digits},
+        {"data": TYPE, "part": WORD},
     ),
     # ---- keyed randomness, several devices, newcomers, networks
     **{
@@ -895,6 +953,16 @@ def call(name, changes):
     return row.call(**arguments)
 
 
+@cache
+def _measured():
+    return pfl_lib.run("fedavg", small(), 1, progress=False)
+
+
+def _saved():
+    _measured().save("file.json")
+    return "file.json"
+
+
 def _history(content):
     if content == "missing.json":
         return pfl_lib.History.load(content)
@@ -940,7 +1008,6 @@ NO_ROW = {  # public, and why there is nothing to refuse
        "FastText", "LogisticRegression", "LowRank", "MLP", "ResNet18", "Residual",
        "SeriesNetwork")},
     "stragglers.check": "what stragglers.timetable asks first",
-    "pfl_lib.Prox": "two tensors; train looks at them",
     "pfl_lib.local_step": "a decorator",
     "explore.Explorer": "the base class",
     **{n: "takes nothing" for n in ("data.names", "papers.names", "papers.tables",
