@@ -3,7 +3,8 @@
     python -m devtools.trust [liars] [private] [samples] [leaks]      (all by default)
 
 Some minutes each on one core; results/trust holds what came out. Every number is a mean over seeds,
-with the lowest and the highest. Liars that were measured over as many seeds are not measured again.
+with the lowest and the highest. Liars and samples that were measured over as many seeds are not
+measured again: delete their rows to have them anew.
 """
 
 import json
@@ -70,9 +71,7 @@ def hidden_groups(seed, attack):
 
 def liars(rounds=8):
     """Accuracy of the honest clients, by method and attack; rows already stored are kept."""
-    stored = RESULTS / "liars.json"
-    before = json.loads(stored.read_text()) if stored.exists() else {}
-    rows = before["rows"] if before.get("seeds") == len(SEEDS) else []  # as many seeds, or afresh
+    rows = kept("liars", len(SEEDS))
     there = {(row["attack"], row["method"]) for row in rows}
     for attack, attack_settings in ATTACKS.items():
         feds = [hidden_groups(seed, attack_settings) for seed in SEEDS]
@@ -256,10 +255,13 @@ def attack(seen, members, target):
 def samples(runs=6, clip=1.0):
     """Sample-level privacy on natural clients: accuracy, and membership inference by the server
     and by another client. Each run has its own halves and start; each is the target once."""
-    rows = []
+    rows = kept("samples", runs)
+    there = {(row["method"], row["epsilon"]) for row in rows}
     for name, hyper in SHARED_BY.items():
-        steps = PHASES[name] * math.ceil(1 / RATE)
+        steps, label = PHASES[name] * math.ceil(1 / RATE), pfl_lib.algorithm(name, **hyper).label
         for epsilon in LEVELS:
+            if (label, epsilon) in there:
+                continue
             noise = noise_of_samples(epsilon, steps)
             accuracy, server, other, members = [], [], [], []
             for seed in range(runs):
@@ -274,8 +276,8 @@ def samples(runs=6, clip=1.0):
                 server.append(margins(fed, parts, sent))
                 other.append(margins(fed, parts, held))
                 members.append(member)
-            row = {"method": pfl_lib.algorithm(name, **hyper).label, "epsilon": epsilon,
-                   "noise": noise, "steps": steps, "accuracy": spread(accuracy)}  # fmt: skip
+            row = {"method": label, "epsilon": epsilon, "noise": noise, "steps": steps,
+                   "accuracy": spread(accuracy)}  # fmt: skip
             for place, seen in (("server", server), ("other", other)):
                 found = [attack(seen, members, target) for target in range(runs)]
                 row[place] = {k: spread([one[k] for one in found]) for k in found[0]}
@@ -335,6 +337,13 @@ def spread(values):
     """Mean, lowest and highest over the seeds."""
     return {"mean": round(statistics.mean(values), 4), "low": round(min(values), 4),
             "high": round(max(values), 4)}  # fmt: skip
+
+
+def kept(name, seeds):
+    """The rows that are stored, if they are of as many seeds."""
+    stored = RESULTS / f"{name}.json"
+    before = json.loads(stored.read_text()) if stored.exists() else {}
+    return before["rows"] if before.get("seeds") == seeds else []
 
 
 PARTS = {"liars": liars, "private": private_runs, "samples": samples, "leaks": leaks}

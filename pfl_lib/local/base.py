@@ -126,7 +126,8 @@ class ModelFederation(DeprecatedTrain):
 
     def initial(self, who: Tensor | None = None) -> Tensor:
         """The common random initial model, one row per client, or per client of ``who``."""
-        return self._initial.repeat(self.m if who is None else len(checked_clients(self, who)), 1)
+        count = self.m if who is None else len(checked_clients(self, who))  # type: ignore[arg-type]
+        return self._initial.repeat(count, 1)
 
     def at(self, k: int) -> Self:
         """This federation in round ``k``: the same clients with that round's batches."""
