@@ -3,12 +3,12 @@
     python -m devtools.trial            go on with what is left (`make trial`)
     python -m devtools.trial list       what is done, what is left, and how long it takes
 
-A job is one method on the cases of one experiment, small enough to finish within an hour or so. It
-is done when the experiment's result file holds it with every seed and all its rounds, so nothing
-else has to be remembered: delete a run from the file and it is run again. Ctrl-C or SIGTERM stops
-the queue, and a job that is interrupted goes on from its last checkpoint. After each job its result
-file is committed, unless PFL_NO_COMMIT is set, and the list of jobs is read anew: what is put at
-its top is next.
+A job is one method on the cases of one experiment, or several that are quick together, small enough
+to finish within an hour or so. It is done when the experiment's result file holds it with every
+seed and all its rounds, so nothing else has to be remembered: delete a run from the file and it is
+run again. Ctrl-C or SIGTERM stops the queue, and a job that is interrupted goes on from its last
+checkpoint. After each job its result file is committed, unless PFL_NO_COMMIT is set, and the list
+of jobs is read anew: what is put at its top is next.
 """
 
 import json
@@ -44,8 +44,16 @@ class Job:
     @property
     def words(self):
         """How the job is called in lists."""
-        named = ", ".join(self.methods)
-        return f"{self.experiment}: {named} on {', '.join(self.cases)} ({self.seeds} seeds)"
+        return f"{self.experiment}: {self.part} ({self.seeds} seeds)"
+
+    @property
+    def part(self):
+        """Which methods on which cases; of many only how many."""
+        methods, cases = (
+            ", ".join(names) if len(names) <= 3 else f"{len(names)} {what}"
+            for names, what in ((self.methods, "methods"), (self.cases, "cases"))
+        )
+        return f"{methods} on {cases}"
 
     def missing(self):
         """(case, method, seed) that the result file does not hold yet."""
@@ -103,7 +111,7 @@ def commit(job):
     if os.environ.get("PFL_NO_COMMIT"):
         return "not committed: PFL_NO_COMMIT is set"
     files = f"results/{job.experiment}/{job.scale}.json"
-    subject = f"Trial: {', '.join(job.methods)} on {', '.join(job.cases)}"
+    subject = f"Trial: {job.part}"
     for command in (["git", "add", files], ["git", "commit", "-q", "-m", subject, "--", files]):
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         if done.returncode:

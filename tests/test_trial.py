@@ -155,10 +155,11 @@ def test_a_queue_that_is_none_is_refused(place):
 
 
 def test_every_job_of_the_queue_is_one_that_its_notebook_can_run():
-    """The notebook is there and can run a single method; the committed queue is read."""
+    """The notebook is there and can run a single method; only quick ones share a job."""
     queued = trial.queue()
     assert len({job.words for job in queued}) == len(queued)
     for job in queued:
         path = trial.find_experiment(job.experiment)
         known = trial.parameters(trial.nbformat.read(path, as_version=4))
-        assert "METHODS" in known and (len(job.methods) == 1 and job.minutes > 0), job.words
+        assert "METHODS" in known and job.minutes > 0, job.words
+        assert len(job.methods) == 1 or job.minutes < 30, job.words

@@ -9,10 +9,11 @@ from pfl_lib.methods import BY_NAME
 from tests.support.paths import ROOT
 
 #: What the pages' own ``extra`` functions give, where no run of the experiment is stored yet.
-EXTRA = {"fedamp_readings": {"inside": 0.5}}
+EXTRA = {"fedamp_readings": {"inside": 0.5}, "fedamp_columns": {}}
 #: What a page says of its runs at this scale, where those of a smaller one serve as patterns.
 NETWORK = {"data": "mnist", "model": "mcmahan_cnn", "parameters": 1_663_370}
-LARGER = {"fedamp_readings": (NETWORK, 40)}
+SMALL = {"data": "mnist", "model": "mlp", "parameters": 8_000}
+LARGER = {"fedamp_readings": (NETWORK, 40), "fedamp_columns": (SMALL, 20)}
 NUMBERS = ("last", "best", "worst 10 %", "clients", "extra")
 EMPTY = {
     "about": "a run that is not there yet",
@@ -31,14 +32,14 @@ def jobs(experiment=None):
     return [j for j in trial.left(trial.queue()) if experiment in (None, j.experiment)]
 
 
-def grown(experiment, done, scale="paper", broken=False):
+def grown(experiment, done, broken=False):
     """The record of an experiment with the rows that these jobs will add; the numbers are made up.
 
     With ``broken`` their models did not stay finite, and they are kept as such runs are.
     Where nothing is stored at this scale, the cases are those of another scale: some of them have
     no row, as in a file that is half done.
     """
-    kept = stored(experiment)
+    kept, scale = stored(experiment), done[0].scale
     at_hand = kept.get(scale) or next(iter(kept.values()), None)
     record = copy.deepcopy(at_hand.record) if at_hand else dict(EMPTY, cases=[], runs=[])
     patterns = list(record["runs"])

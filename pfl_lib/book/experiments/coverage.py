@@ -13,6 +13,7 @@ ITEMS = (
     (AMP, "Table 2", "two classes each", "fedamp_pathological", ""),
     (AMP, "Table 3", "hidden groups", "fedamp_grouped", ""),
     (AMP, "Table 3", "hidden groups, open readings", "fedamp_readings", "MNIST only"),
+    (AMP, "Tables 1 to 3", "open readings, twelve columns", "fedamp_columns", ""),
     (AMP, "Figure 2", "accuracy of the single clients", "fedamp_clients", ""),
     (AMP, "Figure 3", "collaboration weights on EMNIST", "fedamp_weights", ""),
     (V1, "Table 1", "hidden groups", "fedamp_grouped", ""),
