@@ -10,6 +10,7 @@ import math
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -90,6 +91,29 @@ def test_every_algorithm_computes_the_same_bits_as_in_one_process(parts, name):
         and here.loss == far.loss
         and here.extra_models == far.extra_models
     )
+
+
+def test_clients_that_load_their_own_samples_only_compute_the_same_bits():
+    """As in a simulation, where some of the clients take part and some are tested."""
+    run = {"algorithm": "ditto", "rounds": 3, "participation": 0.5, "test_clients": [0, 2]}
+    plan = replace(PLAN, runs=(run,))
+    clients = []
+    for number in range(4):
+        own = plan.part(number)
+        assert len(own[0]) == 30 + 20 and own[-1] == 4
+        clients.append(OneClient(number, 4, *own[:-1], plan.model, **plan.training))
+    far = RemoteFederation(InProcess(clients), plan.model, clients=4, **plan.training)
+    options = plan.options(run) | {"progress": False}
+    here, there = (
+        pfl_lib.run(plan.method(run), fed, **options) for fed in (plan.federation(), far)
+    )
+    for tensor in here.state:
+        assert torch.equal(here.state[tensor], there.state[tensor]), tensor
+    assert here.sent == there.sent and str(here.accuracy) == str(there.accuracy)
+    tested = [not math.isnan(value) for value in here.accuracy[-1]]
+    assert tested == [True, False, True, False]
+    with pytest.raises(ValueError, match=r"partition-id must lie in 0\.\.3, the clients; got 4"):
+        plan.part(4)
 
 
 def test_the_server_knows_sizes_and_shapes_but_no_sample(parts):

@@ -4,11 +4,8 @@ import functools
 import json
 import os
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import torch
 
 try:
     from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
@@ -66,32 +63,7 @@ def named_part(number, plan):
     In a lesson every client can load the whole data set and look at its own part only.  A client
     with data of its own brings another function of this form.
     """
-    loaded, dealt = _parts(plan.to_json())
-    if not 0 <= number < dealt.m:
-        raise ValueError(f"partition-id must lie in 0..{dealt.m - 1}, the clients; got {number}")
-    labels = None if dealt.labels is None else dealt.labels[number]
-    train, test = dealt.train[number], dealt.test[number]
-    return *_only(loaded, train, test), labels, dealt.m
-
-
-@functools.lru_cache(maxsize=1)
-def _parts(text):
-    return Plan.from_json(text).parts()  # once: one process may simulate thousands of clients
-
-
-def _only(data, train, test):
-    """A data set of these samples alone, and where in it those for training and testing are."""
-    own = torch.cat([train, test])
-    weights = None if data.weights is None else data.weights[own]
-    gone: dict[str, Any] = {
-        "coarse": None,
-        "columns": {},
-        "client": "",
-        "together": "",
-        "weights": weights,
-    }
-    mine = replace(data, x=data.x[own], y=data.y[own], n_train=len(train), **gone)
-    return mine, *torch.arange(len(own)).split([len(train), len(test)])
+    return plan.part(number)
 
 
 def client_app(load=named_part, mods=()):

@@ -1,8 +1,12 @@
 """What server and clients agree on before they start: names and numbers, as one JSON text."""
 
+import functools
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from inspect import signature
+from typing import Any
+
+import torch
 
 from pfl_lib import _check, data, models, partition
 from pfl_lib.local import LocalFederation
@@ -78,6 +82,18 @@ class Plan:
         loaded, arguments = data.load(self.data), dict(self.partition)
         return loaded, getattr(partition, arguments.pop("name"))(loaded, **arguments)
 
+    def part(self, number):
+        """What client ``number`` has: a data set of its own samples, which of them are for training
+        and for testing, its training labels where it believes others; and the number of clients."""
+        loaded, dealt = _parts(self.to_json())
+        if not 0 <= number < dealt.m:
+            raise ValueError(
+                f"partition-id must lie in 0..{dealt.m - 1}, the clients; got {number}"
+            )
+        train, test = dealt.train[number], dealt.test[number]
+        labels = None if dealt.labels is None else dealt.labels[number]
+        return *_only(loaded, train, test), labels, dealt.m
+
     def federation(self):
         """The same clients in one process: what a network run must agree with."""
         loaded, clients = self.parts()
@@ -92,3 +108,18 @@ class Plan:
             return cls(**json.loads(text))
         except (json.JSONDecodeError, TypeError) as error:
             raise ValueError(f"not a plan: {error}") from error
+
+
+@functools.lru_cache(maxsize=1)
+def _parts(text):
+    return Plan.from_json(text).parts()  # once: one process may simulate thousands of clients
+
+
+def _only(loaded, train, test):
+    """A data set of these samples alone, and where in it those for training and testing are."""
+    own = torch.cat([train, test])
+    weights = None if loaded.weights is None else loaded.weights[own]
+    gone: dict[str, Any] = {"coarse": None, "columns": {}, "client": "", "together": ""}
+    mine = dict(x=loaded.x[own], y=loaded.y[own], n_train=len(train), weights=weights)
+    here = torch.arange(len(own)).split([len(train), len(test)])
+    return replace(loaded, **gone, **mine), *here
