@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pfl_lib import attention, metrics
-from pfl_lib.formulas import attention_weights, safe_alpha, weighted_average
+from pfl_lib.formulas import ala_step, attention_weights, safe_alpha, sngs, weighted_average
 from tests.support.paths import ROOT
 
 KEY = (ROOT / "book" / "exam.md").read_text(encoding="utf-8").split("## Key")[1]
@@ -54,6 +54,35 @@ def test_attention():
     assert (row @ models).item() == pytest.approx(0.9775, abs=1e-4)
     assert safe_alpha(A, m=3) == pytest.approx(4 / 2)
     assert math.exp(-0.25) == pytest.approx(0.779, abs=1e-3)
+
+
+def test_updates():
+    g = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.75**0.5, 0.0], [0.0, 0.0, 1.0]])
+    row = sngs(g)[0]
+    assert ", ".join(f"{weight:.3f}" for weight in row) in KEY
+    assert f"{1 / (row**2).sum():.1f}" == "2.6" and f"{0.5 / math.log(10):.2f}" == "0.22"
+    sharp = sngs(g, temperature=0.5 / math.log(10))[0]
+    assert (sharp[1] / sharp[0]).item() == pytest.approx(0.1)
+    late = sum(1 / (delay + 1) for delay in range(1, 6))
+    assert f"{late:.2f}/{5 + late:.2f}" in KEY and round(100 * late / (5 + late)) == 22
+
+
+def test_inside_the_box():
+    own, common, c = torch.zeros(2), torch.tensor([2.0, 0.5]), torch.tensor([1.0, 0.5])
+
+    def steps(count, lr, goal):
+        weights = torch.ones(2)
+        for _ in range(count):
+            mix = own + (common - own) * weights
+            weights = ala_step(weights, own, common, mix - goal, lr)
+        return weights
+
+    assert steps(1, 0.1, c).tolist() == pytest.approx([0.8, 1.0])
+    assert steps(500, 0.49, c)[0].item() == pytest.approx(0.5, abs=1e-4)
+    assert abs(steps(501, 0.51, c)[0] - 0.5) > 0.1  # beyond the bound it jumps
+    assert steps(2000, 0.1, own).max() < 1e-6
+    first, second = 1 - steps(1, 0.1, own)
+    assert (first / second).item() == pytest.approx(16)
 
 
 def test_points_and_minutes():

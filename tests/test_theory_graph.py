@@ -78,9 +78,42 @@ def test_the_floor_is_at_most_a_half_and_one_over_the_group():
 
 
 def test_mean_shift_is_fedamp_without_losses():
-    W = normal(6, 2)
-    method = FedAMP(sigma=1.5, self_weight=0.0)
-    assert_close(theory.mean_shift(W, 1.5), method.attend(W, 0)[0] @ W)
+    W, A = normal(6, 2), attention.negative_exponential(1.5)
+    keep = 1 / (1 + 1.5 * laplacian(W, A).diagonal())
+    assert_close(theory.mean_shift(W, 1.5), attention_weights(W, A, keep) @ W)
+    merged = theory.mean_shift(W, 1.5, rounds=200)
+    assert_close(merged, merged[:1].expand(6, 2))
+
+
+def one_beta(h, c, W, beta, keep, rounds, sigma=1.0):
+    """FedAMP as reported: a fixed self-weight, one β for all, exact local solutions."""
+    method = FedAMP(sigma=sigma, self_weight=keep, prox_beta=beta)
+    states = theory.iterate(method, theory.QuadraticFederation(h, c, start=W), rounds)
+    return torch.stack([state.w for state in states])
+
+
+def test_one_beta_for_all_can_go_round_forever():
+    h = torch.tensor([[1.0], [0.3], [0.1]]).double()
+    c = torch.tensor([[-0.5], [-5.0], [10.0]]).double()
+    for start in (0 * c, 3 * normal(3, 1, seed=1)):
+        path = one_beta(h, c, start, beta=1.0, keep=0.5, rounds=600)
+        early, late = (part.amax(0) - part.amin(0) for part in (path[200:300], path[-100:]))
+        assert late.min() > 0.45
+        assert_close(early, late, atol=0.01, rtol=0)
+
+
+def test_long_steps_settle_as_fast_as_proved():
+    h, c, keep, sigma = 1 + normal(5, 2).abs(), 0.2 * normal(5, 2, seed=1), 0.3, 4.0
+    mu, reach = float(h.min()), float(c.norm(dim=1).max())
+    beta = 1.0
+    while beta * mu <= 8 * (1 - keep) * (reach * (1 + 2 / (beta * mu))) ** 2 / sigma:
+        beta *= 1.1
+    diameter = 2 * reach * (1 + 2 / (beta * mu))
+    factor = (1 + 2 * (1 - keep) * diameter**2 / sigma) / (1 + beta * mu)
+    assert factor < 1
+    paths = [one_beta(h, c, start, beta, keep, 12, sigma) for start in (c, 0 * c)]
+    apart = (paths[0] - paths[1]).norm(dim=2).amax(1)
+    assert (apart[1:] <= factor * apart[:-1] + 1e-12).all() and apart[-1] < 1e-3 * apart[0]
 
 
 # ------------------------------------------------------------------------------ as it is run

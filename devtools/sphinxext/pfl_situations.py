@@ -27,7 +27,7 @@ SITUATIONS = {
         "look=seeds&m=fedavg&b=ditto&d=natural",
     ),
     "04_fedamp": (
-        "three hidden groups, and clients that find their like",
+        "three hidden groups, and clients that find those who resemble them",
         "m=fedavg&b=fedamp&s=0.1",
     ),
     "05_convergence": (

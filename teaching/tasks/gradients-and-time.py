@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Graded tasks: Gradients and time
 #
-# Six functions, about two hours, in NumPy. The cell below each function checks it on a case that
-# you can do by hand. More cases are tried when the notebook is graded.
+# Six functions, about an hour and a half, in NumPy. The cell below each function checks it on a
+# case that you can do by hand. More cases are tried when the notebook is graded.
 
 # %%
 import numpy as np

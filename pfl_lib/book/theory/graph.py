@@ -132,16 +132,16 @@ def rounds_until(problem, path, lowest, part=1e-6):
 
 
 def mean_shift(points, sigma, rounds=1):
-    """Blurring mean shift: each point moves to the mean of the *others*, weighed by e^(−t/σ).
+    """Blurring mean shift: each point moves to the mean of all points, weighed by e^(−t/σ).
 
-    A round of FedAMP without losses and with self-weight 0.
+    A round of FedAMP without losses and with the self-weight 1/(1 + σ·degree): the point itself,
+    with weight e^0 = 1, is among those it hears.
 
-    >>> mean_shift(torch.tensor([[0.0], [1.0], [50.0]]), sigma=1.0)[:2].flatten().tolist()
-    [1.0, 0.0]
+    >>> mean_shift(torch.tensor([[0.0], [1.0], [50.0]]), sigma=1.0).flatten()
+    tensor([ 0.2689,  0.7311, 50.0000])
     """
     for _ in range(_check.whole("rounds", rounds)):
-        a = torch.exp(-squared_distances(points) / sigma).fill_diagonal_(0)
-        points = a @ points / a.sum(1, keepdim=True)
+        points = (-squared_distances(points) / sigma).softmax(-1) @ points
     return points
 
 
