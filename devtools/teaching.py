@@ -67,6 +67,17 @@ def _uses(node):
     return {n.id for n in named if isinstance(n.ctx, ast.Load)} - own
 
 
+def _needs(statement):
+    """The names a statement needs from before it; in a loop, what a turn uses before it sets it."""
+    if not isinstance(statement, ast.For):
+        return _uses(statement)
+    live = set()
+    for inside in reversed(statement.body):
+        live = (live - _effects(inside)[0]) | _needs(inside)
+    live -= {n.id for n in ast.walk(statement.target) if isinstance(n, ast.Name)}
+    return live.union(_uses(statement.iter), *map(_needs, statement.orelse))
+
+
 def _effects(statement):
     """(names it makes anew, names it may change) of one statement at top level."""
     if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
@@ -115,14 +126,14 @@ def _sliced(cells, later, called):
     live, kept, more = set(), [], set()
     for source in reversed(later):
         for statement in reversed(ast.parse(source).body):
-            live = (live - _effects(statement)[0]) | _uses(statement)
+            live = (live - _effects(statement)[0]) | _needs(statement)
     live |= called
     for source in reversed(cells):
         for statement in reversed(ast.parse(source).body):
             made, changed = _effects(statement)
             if not (made | changed) & live:
                 continue
-            live = (live - made) | _uses(statement)
+            live = (live - made) | _needs(statement)
             if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
                 more |= _uses(statement)
             first = min([statement.lineno, *(d.lineno for d in _decorators(statement))])

@@ -110,6 +110,12 @@ def test_what_later_code_builds_on_is_found():
     assert space["a"] == [1, 0, 1, 2] and space["c"] == 3
 
 
+def test_what_a_loop_sets_before_it_uses_it_is_not_needed():
+    cells = ["W = 7\nk = 9", "total = 0", "V = 8"]
+    later = "for k in range(3):\n    W = k\n    total, W = total + W, 0\n    V = V + W"
+    assert teaching.needed(cells, [later]).splitlines() == ["total = 0", "V = 8"]
+
+
 @pytest.mark.parametrize("name", MADE)
 def test_exercise_notebook_is_readable_anywhere(name):
     markdown = [cell.source for cell in MADE[name].cells if cell.cell_type == "markdown"]
