@@ -13,7 +13,7 @@ export default explorer({
     }),
   ],
   pictures: {
-    plane: plane(2, "Clients, links that are kept, cloud models ◆", "Clients"),
+    plane: plane(2, "Clients, links that are kept, messages ◆", "Clients"),
     sorted: {
       title: "All cosines, sorted; δ cuts at p",
       tab: "Sorted",

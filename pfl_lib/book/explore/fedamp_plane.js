@@ -67,7 +67,7 @@ export default explorer({
     slider("self_weight", { label: "ξᵢᵢ, self-weight", min: 0, max: 1, step: 0.01, off: inAlpha }),
   ],
   pictures: {
-    plane: plane(3, "Clients wᵢ (drag them), cloud models uᵢ ◆", "Clients"),
+    plane: plane(3, "Clients wᵢ (drag them), messages uᵢ ◆", "Clients"),
     beside: { title: BESIDE.weights, tab: "Weights", height: 336, margin: [10, 10, 36, 44] },
   },
 
@@ -143,7 +143,7 @@ export default explorer({
     {
       name: "α too large",
       set: (s) => ({ ...s, form: "alpha", attention: "negative_exponential", sigma: 1, alpha: 8 }),
-      why: "Past the red mark the self-weight falls below zero, and the cloud model jumps beyond the group.",
+      why: "Past the red mark the self-weight falls below zero, and the message jumps beyond the group.",
     },
     {
       name: "Everybody alike",

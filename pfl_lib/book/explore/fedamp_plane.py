@@ -14,7 +14,7 @@ TWO_GROUPS = [[-2.1, 1.2], [-1.1, 0.3], [-0.7, 1.8], [0.6, -1.6], [2.1, -0.9], [
 class FedAMPPlane(Explorer):
     """Clients one can drag in the plane, and who listens to whom under FedAMP.
 
-    Shows ξ of Eq. (7) as links, the cloud models u, and where the combination stops being convex.
+    Shows ξ of Eq. (7) as links, the messages u, and where the combination stops being convex.
     ``form="alpha"``: the self-weight is what the step α leaves; ``"self_weight"``: it is fixed.
     ``beside`` the plane stand the weights, or a curve over the distance r: A(r²), its slope A'(r²),
     or the pull 2r·A'(r²). The pull is the slope of r ↦ A(r²): where it falls, A(‖·‖²) is no longer

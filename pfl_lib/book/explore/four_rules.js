@@ -73,7 +73,7 @@ export default explorer({
         );
     const words = order.map((k) => `${RULES[k]} ${number(100 * inside[k], 2)} %`);
     return {
-      text: `Weight that stays in a client’s own group: ${words.join(", ")}. FedAvg gives everybody one model; the cloud models of FedAMP spread by ${number(spread(u.fedamp), 2)}, of HeurFedAMP by ${number(spread(u.heurfedamp), 2)}, of FedACS by ${number(spread(u.fedacs), 2)}.`,
+      text: `Weight that stays in a client’s own group: ${words.join(", ")}. FedAvg gives everybody one model; the messages of FedAMP spread by ${number(spread(u.fedamp), 2)}, of HeurFedAMP by ${number(spread(u.heurfedamp), 2)}, of FedACS by ${number(spread(u.fedacs), 2)}.`,
     };
   },
 

@@ -10,7 +10,7 @@ export default explorer({
     slider("self_weight", { label: "ξᵢᵢ = 1 − τ, self-weight", min: 0, max: 1, step: 0.01 }),
   ],
   pictures: {
-    plane: plane(2, "Clients, their directions, cloud models ◆", "Clients"),
+    plane: plane(2, "Clients, their directions, messages ◆", "Clients"),
     heur: { title: "ξ of HeurFedAMP", tab: "HeurFedAMP", height: 336 },
     amp: { title: "ξ of FedAMP, σ′ = 2/σ, same self-weight", tab: "FedAMP", height: 336 },
   },
