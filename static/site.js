@@ -1,4 +1,5 @@
-/* Small services to every page: where am I in the contents, and black on white on paper. */
+/* Small services to every page: where am I in the contents, which tables go on to the right, and
+   black on white on paper. */
 (function () {
   "use strict";
 
@@ -13,6 +14,16 @@
       contents.scrollTop += line.top - box.top - Math.min(box.height, innerHeight) / 3;
   }
   addEventListener("load", () => setTimeout(youAreHere)); // after the theme's own scrolling
+
+  // A table that is wider than its box says so.
+  const BOXES = ".pst-scrollable-table-container, .cell_output [role='region'], .pfl-sortable-box";
+  const look = (box) =>
+    box.classList.toggle("pfl-goes-on", box.scrollLeft + box.clientWidth < box.scrollWidth - 4);
+  const size = new ResizeObserver((seen) => seen.forEach(({ target }) => look(target)));
+  for (const box of document.querySelectorAll(BOXES)) {
+    size.observe(box);
+    box.addEventListener("scroll", () => look(box), { passive: true });
+  }
 
   // Paper is white: a page in dark mode is printed in light mode.
   const html = document.documentElement;
