@@ -16,7 +16,8 @@
   addEventListener("load", () => setTimeout(youAreHere)); // after the theme's own scrolling
 
   // A table that is wider than its box says so.
-  const BOXES = ".pst-scrollable-table-container, .cell_output [role='region'], .pfl-sortable-box";
+  const BOXES =
+    ".pst-scrollable-table-container, .cell_output [role='region'], .pfl-sortable-box, .pfl-matrix-box";
   const look = (box) =>
     box.classList.toggle("pfl-goes-on", box.scrollLeft + box.clientWidth < box.scrollWidth - 4);
   const size = new ResizeObserver((seen) => seen.forEach(({ target }) => look(target)));

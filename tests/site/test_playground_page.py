@@ -222,6 +222,21 @@ def test_a_digit_drawn_by_finger_is_answered_by_twelve_models(show):
     assert page.evaluate(alone) == 0
 
 
+def test_in_the_book_the_panel_keeps_its_own_margins(site, open_page):
+    """A page has its own style for headings and figures, which must not spread the playground."""
+    page = open_page(f"{site}/notebooks/play.html", still=True)
+    page.wait_for_selector(".pg-holds figure")
+    assert page.locator(".pg-h").bounding_box()["height"] < 30
+    for row in page.locator(".pg-panel:visible .pg-row").all():
+        boxes = [figure.bounding_box() for figure in row.locator("figure").all()]
+        assert len(boxes) == 10 and len({round(box["y"]) for box in boxes}) == 1
+        assert boxes[-1]["x"] + boxes[-1]["width"] - boxes[0]["x"] <= 500
+    page.get_by_role("tab", name="Draw a digit").click()
+    page.locator("[data-example]").click()
+    tall = page.locator(".pg-reply").evaluate_all("all => all.map((e) => e.offsetHeight)")
+    assert max(tall) == min(tall) < 56  # every answer on two lines
+
+
 # ---- keys --------------------------------------------------------------------------------------
 
 

@@ -569,7 +569,7 @@ function playground({ model, el }) {
     for (const w of ["a", "b"]) {
       const run = runs[w];
       heads[w].textContent =
-        `${METHODS[run.name].label}: what its model looks for, name by name (${percent(run.accuracy[chosen])} right)`;
+        `${METHODS[run.name].label} (${percent(run.accuracy[chosen])} right): what it looks for, name by name`;
       rows[w].forEach((canvas, c) => paintTemplate(canvas, fed.model.template(run.models[chosen], c), theme));
     }
     const heard = runs.b.xi[chosen].map((v, j) => [v, j]).filter(([v, j]) => j !== chosen && v > 0.015);
