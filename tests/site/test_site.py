@@ -104,3 +104,24 @@ def test_search_finds_fedamp(site, open_page):
 
 def test_every_internal_link_leads_somewhere(site):
     assert links.broken_inside() == []
+
+
+@pytest.mark.parametrize(
+    "name", ["notebooks/reference/fedamp", "notebooks/experiments/fedala_main"]
+)
+def test_tables_of_up_to_seven_columns_fit_a_desk(site, open_page, name):
+    page = open_page(f"{site}/{name}.html", width=1280)
+    boxes = page.locator(".bd-article :is(.pst-scrollable-table-container, [role=region])")
+    assert boxes.count() > 2
+    assert page.locator(".pfl-goes-on").count() == 0
+
+
+def test_a_table_that_goes_on_fades_until_its_end_is_reached(site, open_page):
+    page = open_page(f"{site}/notebooks/results.html", width=390)
+    box = page.locator(".pfl-goes-on").first
+    assert "gradient" in box.evaluate("e => getComputedStyle(e).maskImage")
+    box.evaluate("e => { e.dataset.tried = ''; e.scrollLeft = e.scrollWidth; }")
+    page.wait_for_function("!document.querySelector('[data-tried]').matches('.pfl-goes-on')")
+    page.emulate_media(media="print")
+    faded = page.locator(".pfl-goes-on").first.evaluate("e => getComputedStyle(e).maskImage")
+    assert faded == "none", "paper cannot scroll: nothing fades there"
