@@ -92,3 +92,13 @@ def test_print_is_black_on_white(site, open_page):
     page.wait_for_function("document.documentElement.dataset.theme === 'light'")
     page.emulate_media(media="screen", color_scheme="dark")
     page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+
+
+def test_on_paper_the_first_page_begins_with_its_sentence(site, open_page):
+    page = open_page(f"{site}/index.html", still=True)
+    page.emulate_media(media="print")
+    assert not page.locator("#jb-print-docs-body").is_visible()
+    assert page.locator(".pfl-hero .rubric").is_visible()
+    page = open_page(f"{site}/book/notation.html")  # other pages print their title and contents
+    page.emulate_media(media="print")
+    assert page.locator("#jb-print-docs-body").is_visible()
