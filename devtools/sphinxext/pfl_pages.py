@@ -500,10 +500,8 @@ def soaked(measured):
     if "growth" in measured:
         early, late = (v for k, v in measured.items() if k.startswith("MiB at most"))
         differs = measured["differs from the run in peace"]
-        size = (
-            f"{measured['parameters']:,} parameters a model; " if "parameters" in measured else ""
-        )
-        return size + (
+        return (
+            f"{measured['parameters']:,} parameters a model; "
             f"{measured['kills']} kills; results that differ: {len(differs)}; "
             f"{early:.0f} MiB at first, {late:.0f} later ({measured['growth']:.1%} more)"
         )
