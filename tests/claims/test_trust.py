@@ -54,6 +54,22 @@ def test_angles_hear_long_models_and_distances_do_not(honest):
         assert above(honest["Separate", long], honest[method, long])
 
 
+@pytest.mark.parametrize("attack", ["sign turned", "ten times as long"])
+def test_clusters_fall_as_the_mean_does_and_own_tests_notice_liars(honest, attack):
+    for method in ("CFL", "IFCA"):
+        assert above(honest[method, "nobody lies"], honest[method, attack])
+        assert above(honest["Separate", attack], honest[method, attack])
+    assert meet(honest["FedFomo", "nobody lies"], honest["FedFomo", attack])
+    assert meet(honest["FedFomo", attack], honest["Separate", attack])
+
+
+def test_of_all_methods_ifca_falls_deepest_to_long_models(honest):
+    long = "ten times as long"
+    for method, attack in honest:
+        if attack == long and method != "IFCA":
+            assert above(honest[method, long], honest["IFCA", long]), method
+
+
 def test_krum_pays_for_its_safety(honest):
     assert above(honest["FedAvg", "nobody lies"], honest["FedAvg, krum", "nobody lies"])
 
