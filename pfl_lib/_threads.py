@@ -1,7 +1,7 @@
-"""Work dealt out to threads with one core each.
+"""Jobs on threads with one core each.
 
-Kernels that share an operator among all cores meet at its end, and where another program has taken
-a core, all of them wait for the slowest.  Threads of their own meet once, when all work is done.
+Where all cores share an operator, they synchronize at its end, and if another program occupies a
+core, all of them wait for the slowest.  Threads with one core each synchronize once, at the end.
 """
 
 import os
@@ -14,11 +14,11 @@ import torch
 
 
 def each(task: Callable[[Any], Any], jobs: Sequence[Any], workers: int) -> list[Any]:
-    """``task(job)`` for every job, on ``workers`` threads; whoever is free takes the next."""
+    """``task(job)`` for every job, on ``workers`` threads; a free thread takes the next job."""
     given = [_threads(workers).submit(task, job) for job in jobs]
     try:
         return [one.result() for one in given]
-    finally:  # after an error, or an interrupt, no thread goes on working
+    finally:  # after an error or an interrupt, no thread keeps working
         for one in given:
             one.cancel()
         wait(given)
@@ -26,14 +26,14 @@ def each(task: Callable[[Any], Any], jobs: Sequence[Any], workers: int) -> list[
 
 @cache
 def _threads(workers: int) -> ThreadPoolExecutor:
-    """Threads that stay: a new one is slow at first, since torch keeps things for each thread."""
+    """Threads that are reused: a new one is slow at first, since torch has per-thread caches."""
 
     def begin() -> None:
         torch.set_num_threads(1)
-        torch.set_flush_denormal(True)  # see engines.flush_denormals; it counts for one thread
+        torch.set_flush_denormal(True)  # per thread; see engines.flush_denormals
 
     return ThreadPoolExecutor(workers, "clients", begin)
 
 
-if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child makes its own
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork: the child starts its own
     os.register_at_fork(after_in_child=_threads.cache_clear)
