@@ -166,7 +166,7 @@ def main():
     rows = []
     for point in points(args.quick):
         if args.only in json.dumps(point):
-            rows.append(in_a_child(point))
+            rows.append(in_a_child(point) | {"load": round(os.getloadavg()[0], 1)})
             print(json.dumps(rows[-1]), flush=True)
     record = {
         "machine": f"{processor()}, {os.cpu_count()} cores",
