@@ -334,36 +334,21 @@ def wrong_arguments(measured):
 
 
 class Choices(MarkdownDirective):
-    """How much open choices matter, from results/choices.json: a table."""
+    """What the readings we chose are worth, from results/own_readings: a table."""
 
     def markdown(self):
-        path = Path(self.env.srcdir) / "results" / "choices.json"
+        path = Path(self.env.srcdir) / "results" / "own_readings" / "laptop.json"
         self.env.note_dependency(str(path))
-        return chosen(json.loads(path.read_text(encoding="utf-8")))
+        from pfl_lib.book.experiments import readings, stored  # pages without it need no torch
+
+        return chosen(readings.effects(stored("own_readings")["laptop"]))
 
 
-def chosen(record):
-    """The lines of a table for each world: two answers to a question, and what each gives."""
-    lines = []
-    for world in record["worlds"].values():
-        beside = ", ".join(
-            f"{label} {_mean(world['beside'][name])}"
-            for name, label in (("separate", "training alone"), ("fedavg", "FedAvg"))
-        )
-        words = world["clients"]
-        lines += [f"{words[0].upper()}{words[1:]}; {world['rounds']} rounds ({beside}):", ""]
-        lines += ["| method | choice | here | otherwise | in pairs |", "|:--|:--|--:|--:|:-:|"]
-        for row in world["rows"]:
-            apart = [there - here for here, there in zip(row["here"], row["there"])]
-            pairs = ", ".join(f"{value:+.1f}" for value in apart)
-            numbers = f"{_mean(row['here'])} | {_mean(row['there'])} | {pairs}"
-            lines.append(f"| {row['method']} | {row['choice']} | {numbers} |")
-        lines.append("")
-    return lines
-
-
-def _mean(values):
-    return f"{sum(values) / len(values):.1f}"
+def chosen(effects):
+    """The lines of a table: each reading, what ours gives and what the other one changes."""
+    rule = "|:--|:--|" + "--:|" * (len(effects.head) - 2)
+    rows = [f"| {' | '.join(map(str, row))} |" for row in (effects.head, *effects.rows)]
+    return [rows[0], rule, *rows[1:], "", effects.note]
 
 
 class Broken(MarkdownDirective):
