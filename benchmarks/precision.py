@@ -3,7 +3,8 @@
 Every method runs twice from every seed, on the same clients, models and batches: in float32 and
 with ``precision="bf16"``.  What counts is the difference in pairs, beside what another seed
 changes.  A processor without instructions for bfloat16 computes on the rounded numbers in float32:
-that takes longer, and tells as much.  Results go to results/benchmarks/precision.json.
+that is slower, but the accuracies are as informative.  Results go to
+results/benchmarks/precision.json.
 """
 
 import argparse

@@ -4,7 +4,7 @@
 
 Some minutes each on one core; results/trust holds what came out. Every number is a mean over seeds,
 with the lowest and the highest. Liars and samples that were measured over as many seeds are not
-measured again: delete their rows to have them anew.
+measured again: delete their rows to repeat them.
 """
 
 import json
@@ -28,7 +28,8 @@ from pfl_lib.privacy import PrivateSamples, PrivateUploads, noise_for, private
 from pfl_lib.robust import robust
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "trust"
-SEEDS, FEW = range(5), range(3)
+SEEDS = range(5)  # of the leaks
+FEW = range(3)  # of liars and private clients, which take longer
 LIARS = (0, 5, 10)  # one in each hidden group
 ATTACKS = {
     "nobody lies": None,
@@ -262,6 +263,7 @@ def samples(runs=6, clip=1.0):
     and by another client. Each run has its own halves and start; each is the target once."""
     rows = kept("samples", runs)
     there = {(row["method"], row["epsilon"]) for row in rows}
+    fed, *_ = people(0)
     for name, hyper in SHARED_BY.items():
         steps, label = PHASES[name] * math.ceil(1 / RATE), pfl_lib.algorithm(name, **hyper).label
         for epsilon in LEVELS:

@@ -6,7 +6,7 @@ core, all of them wait for the slowest.  Threads with one core each synchronize 
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import Any
 
@@ -14,9 +14,14 @@ import torch
 
 
 def each(task: Callable[[Any], Any], jobs: Sequence[Any], workers: int) -> list[Any]:
-    """``task(job)`` for every job, on ``workers`` threads; a free thread takes the next job."""
-    given = [_threads(workers).submit(task, job) for job in jobs]
+    """``task(job)`` for every job, on ``workers`` threads; a free thread takes the next job.
+
+    The threads do not inherit ``torch.no_grad``, ``vmap`` or dispatch modes from the caller.
+    """
+    given: list[Future] = []
     try:
+        for job in jobs:
+            given.append(_threads(workers).submit(task, job))
         return [one.result() for one in given]
     finally:  # after an error or an interrupt, no thread keeps working
         for one in given:

@@ -155,9 +155,8 @@ class FederationWrapper(DeprecatedTrain):
     ) -> tuple[Tensor, Tensor]:
         return self.fed.evaluate(w, who, split)
 
-    def __getattr__(
-        self, name: str
-    ) -> Any:  # attributes of some federations only, such as ``data``
+    def __getattr__(self, name: str) -> Any:
+        # attributes of some federations only, such as ``data``
         if name == "fed" or name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.fed, name)

@@ -127,8 +127,12 @@ class Federation(Protocol):
 
 def missing_from(fed: object) -> list[str]:
     """The names of the interface that ``fed`` lacks; none for a federation."""
-    absent = object()  # static look-up: some properties are computed on first access
-    return [name for name in _names() if getattr_static(fed, name, absent) is absent]
+    absent = object()  # static look-up first: some properties are computed on first access
+    return [
+        name
+        for name in _names()
+        if getattr_static(fed, name, absent) is absent and not hasattr(fed, name)
+    ]
 
 
 def _names() -> list[str]:

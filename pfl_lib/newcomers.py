@@ -114,11 +114,11 @@ def compare_newcomers(
     >>> [row[0] for row in table.rows], table.rows[1][-1]
     (['separate', 'fedavg'], 'the global model')
     """
+    checked_federation("fed", fed)
     if algorithms is None:
         algorithms = {m.label: m(**m.needs) for m in methods.BY_NAME.values()}
         if fed.groups is None:
             del algorithms[methods.BY_NAME["oracle-groups"].label]
-    checked_federation("fed", fed)
     _check_same_model(fed, checked_federation("newcomers", newcomers))
     if not isinstance(algorithms, Mapping) or not algorithms:
         raise TypeError(f"algorithms must be methods by name, got {algorithms!r}")

@@ -133,8 +133,8 @@ def private(method, clip, noise, seed=0):
     client's updates; the number of clients is not hidden.  The server that adds the noise must be
     trusted, or the noise be added under secure aggregation.
 
-    Methods whose clients send more than what is averaged (FedPAC, FedDBE) are refused, and so are
-    models with running statistics, which noise would make negative.
+    Methods whose clients send more than what is averaged (FedPAC, FedDBE, FedAS) are refused, and
+    so are models with running statistics, which noise would make negative.
 
     >>> import pfl_lib
     >>> method = private(pfl_lib.algorithm("fedavg"), clip=1.0, noise=0.1)
@@ -153,14 +153,16 @@ def private(method, clip, noise, seed=0):
         )
 
     def average(self, w, weights, state, fed):
-        sent = ~self.private_mask(fed)
-        _without_statistics(fed, fed.buffer_mask & sent)
-        update = (w - state.x) * sent
+        update = (w - state.x) * ~self.private_mask(fed)
         generator = keyed_generator(seed, "private", fed.k)
         drawn = torch.randn(w.shape[1], generator=generator).to(w)
         return state.x + (clipped(update, clip).sum(0) + noise * clip * drawn) / len(w)
 
-    return with_average(method, average, "private", clip, noise, seed)
+    def start(self, fed):
+        _without_statistics(fed, fed.buffer_mask & ~self.private_mask(fed))
+        return type(method).start(self, fed)
+
+    return with_average(method, average, "private", clip, noise, seed, start=start)
 
 
 def _without_statistics(fed, statistics):
@@ -189,7 +191,8 @@ class _Accounted(FederationWrapper):
         if again:
             raise ValueError(
                 f"client {again[0]} was asked twice in round {self.fed.k} for the phase "
-                f"{work.tag!r}: its noise would repeat; one pass must do (FedALA: max_epochs=1)"
+                f"{work.tag!r}: its noise would repeat; wrap the federation anew for each run, "
+                "do not repeat rounds (broken='drop'), and train in one pass (FedALA: max_epochs=1)"
             )
         done = perform(work, who)
         made.update(dict.fromkeys(clients, releases))

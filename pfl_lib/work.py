@@ -255,7 +255,7 @@ class DeprecatedTrain:
 
 
 def _checked_strength(prox, clients):
-    """Its strength: a float, or a tensor, into which nobody looks, or a GPU would be waited for."""
+    """The strength of ``prox``: a float, or a tensor, whose values are not read."""
     if not isinstance(prox, Prox):
         raise TypeError(f"prox must be a Prox(centre, strength), got {prox!r}")
     strength = prox.strength

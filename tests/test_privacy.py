@@ -117,6 +117,7 @@ def test_statistics_that_stay_at_home_need_no_noise():
     [
         (lambda: epsilon_of(1e-200, 1, 1e-3), "noise must be larger"),
         (lambda: private("fedpac", 1.0, 1.0), "FedPAC also sends heads"),
+        (lambda: private("fedas", 1.0, 1.0), "FedAS also sends the trace"),
         (lambda: private("feddbe", 1.0, 1.0), "FedDBE also sends mean features"),
         (lambda: pfl_lib.run(private("fedavg", 1.0, 1.0), with_norm(), 1), "without running stat"),
         (lambda: PrivateUploads(with_norm()), "without running statistics"),

@@ -75,8 +75,8 @@ def one_round(method):
     [
         (lambda: robust(pfl_lib.algorithm("fedamp", self_weight=0.2)), "method must be one that"),
         (lambda: robust("separate"), "method must be one that averages"),
-        (lambda: robust(private("fedavg", 1.0, 1.0)), r"another one \(private\) has its place"),
-        (lambda: private(robust("fedavg"), 1.0, 1.0), r"another one \(median\) has its place"),
+        (lambda: robust(private("fedavg", 1.0, 1.0)), r"already has another one \(private\)"),
+        (lambda: private(robust("fedavg"), 1.0, 1.0), r"already has another one \(median\)"),
         (lambda: one_round(robust("fedavg", "trimmed mean", 4)), "faulty must be below half of"),
         (lambda: one_round(robust("fedavg", "krum", 6)), "faulty must be at most 5 for 8"),
         (lambda: robust(pfl_lib.algorithm("fedavg"), "mean"), "rule must be one of"),

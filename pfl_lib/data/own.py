@@ -155,7 +155,8 @@ def image_array(key, x):
             f"{key} must be images (n, height, width) or (n, channels, height, width), or "
             f"integer token ids (n, length); got shape {x.shape} of {x.dtype}"
         )
-    if x.ndim == 4 and x.shape[3] in (1, 3, 4) and min(x.shape[1:3]) > 4:
+    square = x.ndim == 4 and x.shape[1] == x.shape[2]
+    if x.ndim == 4 and x.shape[3] in ((1, 3, 4) if square else (3,)) and min(x.shape[1:3]) > 4:
         raise ValueError(
             f"{key} must be images (n, channels, height, width); of shape {x.shape} the channels "
             f"seem to be last: {key}.transpose(0, 3, 1, 2)"

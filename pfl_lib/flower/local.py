@@ -25,7 +25,7 @@ NAME = "here"  # what the flwr command calls this SuperLink
 
 
 class LocalNetwork:
-    """a SuperLink, and one SuperNode per client; use it in a ``with`` statement.
+    """A SuperLink, and one SuperNode per client; use it in a ``with`` statement.
 
     ``simulation=True`` has the SuperLink simulate the clients (Ray) instead.  ``tls`` is a folder
     for certificates and keys: then every connection is encrypted and only registered nodes may

@@ -191,8 +191,7 @@ class LocalFederation(ModelFederation):
         tested, chosen = hold_out(self.partition, share, seed, self.data)
         return self.replace(partition=tested), self.replace(partition=chosen)
 
-    # ---- the interface for methods
-    # -----------------------------------------------------------------
+    # ---- the interface for methods --------------------------------------------------------------
 
     def with_part(self, positions: Sequence[Tensor]) -> Self:
         """This federation with only some of each client's training samples, by position."""
@@ -214,13 +213,13 @@ class LocalFederation(ModelFederation):
         pick = []
         for i, (one, n) in enumerate(zip(given, self._train_samples.sizes(range(self.m)))):
             found = _check.numbers(f"positions[{i}]", one)
-            whole = found.dtype == torch.int64 and found.ndim == 1
+            whole = not found.is_floating_point() and found.dtype != torch.bool and found.ndim == 1
             if not whole or not ((found >= 0) & (found < n)).all():
                 raise ValueError(
                     f"positions[{i}] must be whole numbers from 0 to {n - 1}, one for each "
                     f"training sample that is kept, got {one!r}"
                 )
-            pick.append(found.to(self.device))
+            pick.append(found.long().to(self.device))
         return pick
 
     def perform(self, work: Work, who: Tensor) -> dict[str, Tensor]:
@@ -253,8 +252,7 @@ class LocalFederation(ModelFederation):
         options = (self.metric, chunk, workers)
         return evaluation.evaluate(self.network, w, samples, clients, *options)
 
-    # ---- descriptions
-    # ----------------------------------------------------------------------------------
+    # ---- descriptions ---------------------------------------------------------------------------
 
     def plan(self) -> str:
         """A sentence that says which engine trains, how many clients at a time, and why."""

@@ -349,9 +349,8 @@ class Client:
         self.network = network
         self.numbers = work.numbers
         self.lr = settings.lr if work.lr is None else work.lr
-        refined = (
-            {} if work.optimizer else settings.refinements
-        )  # an optimizer named by the method is plain
+        # an optimizer named by the method is plain
+        refined = {} if work.optimizer else settings.refinements
         self.rule = optimizers.Rule(work.optimizer or settings.optimizer, self.lr, **refined)
         self.under_vmap = under_vmap
         self.t = 0  # steps made in this phase, equal for all clients of a stack

@@ -239,9 +239,8 @@ def _dense_step(
         matrix, bias = pieces[f"{layer}.weight"], pieces[f"{layer}.bias"]
         first = layer == layers[0]
         below = error if first else torch.bmm(error, _transposed(matrix["w"])).mul_(x > 0)
-        if client.rule.optimizer == "sgd" and matrix.keys() == {
-            "w"
-        }:  # gradient and update in one call
+        if client.rule.optimizer == "sgd" and matrix.keys() == {"w"}:
+            # gradient and update in one call
             matrix["w"].baddbmm_(x.transpose(1, 2), error, alpha=-client.lr)
         else:
             moved.append(matrix)

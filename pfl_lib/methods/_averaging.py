@@ -31,22 +31,24 @@ def weighted_average(W, sizes=None):
     return (sizes / sizes.sum()).to(W.dtype) @ W
 
 
-def with_average(method, average, word, *settings):
+def with_average(method, average, word, *settings, **more):
     """``method``, which must be one that averages, with another ``average`` in its server step.
 
-    ``word`` is added to its label and, together with ``settings``, to its name.
+    ``word`` is added to its label and, together with ``settings``, to its name; ``more`` replaces
+    other parts of the method.
     """
     method = as_method("method", method)
     if not isinstance(method, GlobalModel) or not method.averages:
         raise TypeError(f"method must be one that averages models, such as FedAvg, got {method!r}")
     if method.replaced:
         raise ValueError(
-            f"method must still have its own average: in {method.label} another one "
-            f"({method.replaced}) has its place, and would be lost"
+            f"method must still have its own average: {method.label} already has another one "
+            f"({method.replaced}), which would be lost"
         )
     kind, own = type(method), {f.name: getattr(method, f.name) for f in fields(method)}
     name = "-".join([kind.name, word.replace(" ", "-"), *(f"{s:g}" for s in settings)])
     facts = {"average": average, "label": f"{kind.label}, {word}", "name": name, "replaced": word}
+    facts |= more
     return make_dataclass(kind.__name__, [], bases=(kind,), namespace=facts, frozen=True)(**own)
 
 

@@ -97,6 +97,16 @@ def _wide(W):
     return W.dtype if W.device.type == "mps" else torch.float64  # Apple's GPU has no doubles
 
 
+def _bound_to_this_thread(W):
+    """Other threads do not inherit vmap, derivatives, ``no_grad`` or modes that count operators."""
+    return (
+        W.device.type != "cpu"
+        or W.requires_grad
+        or torch._C._functorch.is_functorch_wrapped_tensor(W)
+        or torch._C._len_torch_dispatch_stack() > 0
+    )
+
+
 def _gram(W, products, centred):
     """W·Wᵀ with products in one precision and their sum over the blocks in double precision."""
     m, blocks = len(W), W.split(_COLUMNS, dim=1)
@@ -110,14 +120,12 @@ def _gram(W, products, centred):
             total += block @ block.T
         return total
 
-    if m > ROWS:  # then each product keeps all cores busy, and partial sums would be large
-        total = summed(blocks)
+    if m > ROWS or len(blocks) == 1 or _bound_to_this_thread(W):
+        total = summed(blocks)  # with many rows each product keeps all cores busy by itself
     else:
         some = -(-len(blocks) // _SUMS)
         jobs = [blocks[at : at + some] for at in range(0, len(blocks), some)]
-        # other threads know nothing of a vmap or a derivative that is being taken in this one
-        alone = W.device.type != "cpu" or torch._C._functorch.is_functorch_wrapped_tensor(W)
-        cores = 1 if alone else torch.get_num_threads()
+        cores = torch.get_num_threads()
         total, *others = each(summed, jobs, cores) if cores > 1 else map(summed, jobs)
         for other in others:
             total += other

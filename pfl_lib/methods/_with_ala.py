@@ -63,9 +63,8 @@ class WithALA(AdaptiveLocalAggregation):
         return {**self.base.extra_models(state, fed), **shared}
 
     def newcomer_models(self, state, fed, newcomers):
-        return self.base.newcomer_models(
-            state, fed, newcomers
-        )  # newcomers have nothing of their own to mix yet
+        # newcomers have nothing of their own to mix yet
+        return self.base.newcomer_models(state, fed, newcomers)
 
     def sent(self, fed, who, k):
         return self.base.sent(fed, who, k)

@@ -111,9 +111,8 @@ class Algorithm:
     # ---- properties
     partial: ClassVar[bool] = True  # may clients stay away from a round?
     handed: ClassVar[str] = ""  # the one model each client receives to begin from, if it does
-    needs: ClassVar[
-        Mapping[str, Any]
-    ] = {}  # hyper-parameters without a usable default, with examples
+    #: hyper-parameters without a usable default, with examples
+    needs: ClassVar[Mapping[str, Any]] = {}
 
     def __post_init__(self):
         """Check the hyper-parameters; a subclass with further checks calls this, too."""
@@ -228,10 +227,8 @@ def preset(parent: type[Algorithm], kind: str, **values: Any) -> type[Algorithm]
 
 def as_method(argument: str, value: Any) -> Algorithm:
     """The method ``value``, or the method of that name with default hyper-parameters."""
-    from pfl_lib.methods import (
-        BY_NAME,
-        algorithm,
-    )  # imported late: they import all methods, which import this module
+    # imported late: they import all methods, which import this module
+    from pfl_lib.methods import BY_NAME, algorithm
 
     if isinstance(value, str):
         return algorithm(_check.one_of(argument, value, BY_NAME))

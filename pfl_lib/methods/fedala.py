@@ -140,7 +140,7 @@ class AdaptiveLocalAggregation(Algorithm):
 
     def learn(self, weights, own, x, apart, started, fed, who):
         """Repeated passes over the same batches; a client stops when its weights have converged."""
-        # a GPU is waited for once here, and once per pass when the window is full
+        # reads from the device once here, and once per pass after the window
         apart, started, who = torch.stack([apart, started, who.to(apart.device)]).cpu()
         first = apart.nonzero().flatten()
         clients, learning = who[first], started[first] == 0

@@ -108,6 +108,10 @@ class FedAS(SplitModel):
     cost = "2·body+1"
     weights_by = "Fisher information"
 
+    @property
+    def sends_more(self):  # type: ignore[override]
+        return "" if self.fisher == "none" else "the trace of its Fisher information"
+
     def start(self, fed):
         linear_head(self, fed)
         return super().start(fed)

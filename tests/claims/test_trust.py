@@ -63,6 +63,13 @@ def test_clusters_fall_as_the_mean_does_and_own_tests_notice_liars(honest, attac
     assert meet(honest["FedFomo", attack], honest["Separate", attack])
 
 
+def test_cfl_is_fedavg_here_for_it_splits_no_cluster_so_early(honest):
+    rows = {a: row for (method, a), row in honest.items() if method == "CFL"}
+    assert len(rows) > 4
+    for attack, row in rows.items():
+        assert {**row, "method": "FedAvg"} == honest["FedAvg", attack]
+
+
 def test_of_all_methods_ifca_falls_deepest_to_long_models(honest):
     long = "ten times as long"
     for method, attack in honest:

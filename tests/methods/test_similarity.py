@@ -3,6 +3,7 @@
 import pytest
 import torch
 from hypothesis import assume, given
+from torch.utils.flop_counter import FlopCounterMode
 
 from pfl_lib.formulas import cosine_similarities, median_sigma, squared_distances
 from tests.support.known_answers import assert_known, known
@@ -115,9 +116,20 @@ def test_median_sigma_is_positive_when_models_coincide():
 
 def test_many_federations_at_once_where_there_are_several_threads(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    many = torch.randn(3, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    generator = torch.Generator().manual_seed(0)
+    many = torch.randn(3, 4, 5000, dtype=torch.float64, generator=generator)  # more than one block
     at_once = torch.func.vmap(squared_distances)(many)
     torch.testing.assert_close(at_once, torch.stack([squared_distances(W) for W in many]))
+
+
+def test_threads_keep_what_holds_for_the_caller_alone(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    W = torch.randn(4, 9000, dtype=torch.float64, requires_grad=True)
+    with torch.no_grad():
+        assert not squared_distances(W).requires_grad
+    with FlopCounterMode(display=False) as counter:
+        squared_distances(W.detach())
+    assert counter.get_total_flops() > 0
 
 
 def test_bad_input_is_named():
