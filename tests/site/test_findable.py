@@ -104,8 +104,13 @@ def test_a_reference_shows_what_it_refers_to(site, open_page):
     page = open_page(f"{site}/notebooks/04_fedamp.html")
     tip = page.locator("#pfl-preview")
     equation = page.locator(".bd-article a.reference.internal[href^='#equation-']").first
-    equation.hover()
-    tip.wait_for(state="visible")
+    for _ in range(10):  # while the page still moves, the link slips away from under the mouse
+        page.mouse.move(5, 5)
+        equation.hover()
+        page.wait_for_timeout(600)
+        if tip.is_visible():
+            break
+    assert tip.is_visible()
     assert tip.locator("mjx-container").count() > 0
     assert equation.get_attribute("aria-describedby") == "pfl-preview"
     page.locator("a.pfl-term").first.focus()

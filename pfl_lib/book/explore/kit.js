@@ -268,7 +268,11 @@ function inAddress(name, page, first, knobs) {
       else if (location.hash.startsWith(here)) history.replaceState(null, "", location.pathname + location.search);
     }, 150);
   }
-  function read() {
+  function read(event) {
+    if (event && event.newURL !== location.href && new URL(event.newURL).hash.startsWith(here)) {
+      clearTimeout(waiting); // what was to be written is older than the address that has just come
+      history.replaceState(null, "", event.newURL);
+    }
     if (!location.hash.startsWith(here)) return;
     const given = [...new URLSearchParams(location.hash.slice(here.length))].filter(([k]) => k in first);
     page.change({ ...structuredClone(first), ...Object.fromEntries(given.map(([k, v]) => [k, value(k, v)])) });

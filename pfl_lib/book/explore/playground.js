@@ -1244,7 +1244,9 @@ function playground({ model, el }) {
         history.replaceState(null, "", text ? `#${text}` : location.pathname + location.search);
     }, 120);
   }
-  function fromAddress() {
+  function fromAddress(event) {
+    clearTimeout(writing); // what was to be written is older than the address that has just come
+    if (event.newURL !== location.href) history.replaceState(null, "", event.newURL);
     if (!onPage || tiny || !location.hash.includes("=")) return;
     const found = readAddress(location.hash, first);
     change({ ...structuredClone(first), ...found });
