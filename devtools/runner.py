@@ -185,6 +185,7 @@ def run(paths=None, jobs=None):
                 worker.terminate()
             raise
         finally:
+            del os.environ["PFL_CANARIES"]  # whoever builds pages after this has no such folder
             progress.clear()
             pool.shutdown(cancel_futures=True)
             if template:

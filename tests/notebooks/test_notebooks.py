@@ -198,6 +198,13 @@ def test_a_failing_notebook_is_named_with_its_cell_and_the_end_of_the_traceback(
     assert "TCP" not in output and "1 failed" in output
 
 
+def test_a_run_leaves_no_folder_of_its_own_in_the_environment(project):
+    """What builds pages in the same process would look for canaries in a folder that is gone."""
+    run = "from devtools import runner; assert runner.run() == (1, [])"
+    code, output = python(project, "-c", f"import os; {run}; print(os.getenv('PFL_CANARIES'))")
+    assert code == 0 and output.splitlines()[-1] == "None", output
+
+
 class Terminal(io.StringIO):
     def isatty(self):
         return True
