@@ -19,7 +19,7 @@ SITUATIONS = {
         "m=separate&b=fedavg&d=classes&h=5",
     ),
     "03_personalised": (
-        "one pair of names is swapped: alone, or on a leash to the average?",
+        "one pair of names is swapped: alone, or tied to the average by a spring?",
         "m=separate&b=ditto&h=1",
     ),
     "03b_judging": (
@@ -59,7 +59,7 @@ SITUATIONS = {
         "m=fedavg-ft&b=fedala&d=classes&h=4",
     ),
     "11_family": (
-        "take any two of nine methods, here a leash against fine-tuning",
+        "take any two of nine methods, here a spring to the average against fine-tuning",
         "m=fedavg-ft&b=ditto&d=classes&h=4",
     ),
     "12_privacy": (

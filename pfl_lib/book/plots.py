@@ -137,8 +137,8 @@ def weight_maps(maps, groups=None, size=(10, 4.2)):
 def dumbbells(before, after, labels=("before", "after"), ax=None, title="", xlabel="accuracy"):
     """Pairs as dumbbells: one line per client from ``before`` to ``after``, sorted by the gain.
 
-    The same clients under two methods; who gains is drawn in the second colour, who loses in grey.
-    Clients are numbered from 1.
+    The same clients under two methods; those that gain are drawn in the second
+    colour, those that lose in grey.  Clients are numbered from 1.
 
     >>> ax = dumbbells([0.5, 0.9], [0.8, 0.7], labels=("Separate", "FedAMP"))
     >>> [text.get_text() for text in ax.get_yticklabels()]

@@ -30,7 +30,7 @@ YOUNG = 60.0  # seconds
 class Waits:
     """Stands for the module ``time`` where Flower waits: a tenth of how long nothing has happened.
 
-    A node that trains for ten seconds a round waits at most one; an idle node rarely polls.
+    A node that trains for ten seconds per round waits at most one; an idle node rarely polls.
 
     >>> waits = Waits()
     >>> waits.pause(idle=0.0), waits.pause(idle=4.0), waits.pause(idle=500.0)

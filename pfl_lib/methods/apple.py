@@ -40,7 +40,7 @@ def apple_gradients(grad, p, core, own, prior, mu, schedule, lengths=None):
     """
     mu = checked(_check.non_negative, "mu", mu)
     slopes = _slopes(grad, core, lengths)
-    # Under vmap the own place is a tensor, and a tensor cannot index as a number does.
+    # Under vmap a client's own place is a tensor, and a tensor cannot index as a number does.
     mine = p.gather(0, own.reshape(1)) if isinstance(own, torch.Tensor) else p[own]
     return mine * grad, slopes + schedule * mu * (p - prior)
 
@@ -82,7 +82,7 @@ def apple_schedule(round, horizon):
 
 @local_step("apple")
 def step(s, batch, client):
-    """One step on the own core model ``w`` and on the proportions ``p``; ``core`` is downloaded.
+    """One step on a client's core model ``w`` and on the proportions ``p``; ``core`` is downloaded.
 
     ``was`` is the client's row of the download: w − was is the change of this round.  So the
     download is never copied, and all clients of a stack share it.

@@ -120,8 +120,8 @@ class FedACS(Algorithm):
         "off, the others become weights."
     )
     note = (
-        "The own model always passes, and negative cosines are dropped; without these two guards "
-        "the printed rule divides zero by zero."
+        "A client's own model always passes, and negative cosines are dropped; without these two "
+        "guards the printed rule divides zero by zero."
     )
     equations = [
         "eq-fedacs-threshold",

@@ -33,7 +33,7 @@ class FedAvgC(FedProx):
         "on, and sent."
     )
     note = (
-        "Its lead in a table is largely computing: with 15 extra epochs a round it works many "
+        "Its lead in a table is largely computing: with 15 extra epochs per round it works many "
         "times as much as FedAvg."
     )
     equations = ["eq-fedavg"]

@@ -54,8 +54,8 @@ class HeurFedAMP(MessagePassing):
     family, order = "pair by pair", 2
     place = (3, 4, 2)
     idea = (
-        "FedAMP with another ear: what counts is the angle between two models, and the own model "
-        "keeps a fixed weight."
+        "FedAMP by angles: what counts is the angle between two models, not their distance, and "
+        "each client's own model keeps a fixed weight."
     )
     note = "A larger $\\sigma$ attends *more* sharply, the opposite of FedAMP's $\\sigma$."
     equations = ["eq-cosine-similarity", "eq-heur-weights", "eq-fedamp-message"]

@@ -1,5 +1,6 @@
 """What the page on the ten people says."""
 
+import pfl_lib
 from tests.support.claims import laptop, percent
 
 FOUND = laptop("own_people")
@@ -37,6 +38,12 @@ def test_fedala_stays_near_fedavg():
 
 def test_seven_windows_are_too_few_to_count_labels():
     assert FEW["Label prior"] < FEW["FedAvg"] - 5
+
+
+def test_cfl_may_not_split_within_ten_rounds_and_so_is_fedavg():
+    rounds = {case["rounds"] for case in FOUND.record["cases"]}
+    assert max(rounds) <= pfl_lib.algorithm("cfl").warmup
+    assert FOUND.values("CFL") == FOUND.values("FedAvg")
 
 
 def test_the_chapter_s_groups_of_methods_are_where_it_says():

@@ -1,5 +1,6 @@
 """What the chapter on choosing a method recommends keeps what the chapter on trust measured."""
 
+import json
 import re
 
 import nbformat
@@ -48,6 +49,19 @@ def test_what_is_recommended_where_clients_may_be_faulty_is_not_changed_by_them(
     for name in advice("some clients may be faulty"):
         troubled = personal(name, Faulty(fed, [0, 3], kind, of=of))
         torch.testing.assert_close(troubled, personal(name, fed))
+
+
+def test_robust_averages_withstand_what_the_decision_table_says():
+    found = json.loads((ROOT / "results" / "trust" / "liars.json").read_text(encoding="utf-8"))
+    rows = {(row["method"], row["attack"]): row for row in found["rows"]}
+    clean = rows["FedAvg", "nobody lies"]
+    for attack in ("sign turned", "ten times as long"):
+        assert rows["FedAvg", attack]["high"] < clean["low"]
+        for rule in ("median", "trimmed mean", "multi-krum"):
+            careful = rows[f"FedAvg, {rule}", attack]
+            assert careful["high"] >= clean["low"]  # within the range of the undisturbed mean
+            assert careful["low"] > rows["FedAvg", attack]["high"]
+            assert careful["mean"] > rows["Separate", attack]["mean"]
 
 
 def test_attention_would_not_pass(fed):

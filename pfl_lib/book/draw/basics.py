@@ -274,7 +274,7 @@ PATIENT, HOSPITAL, MANY = 4.0, 1.0, 20  # days, days, hospitals: as in chapter 3
 
 
 def errors(n):
-    """Expected squared errors of the own mean, the common mean and the best mixture."""
+    """Expected squared errors of one's own mean, the common mean and the best mixture."""
     v = PATIENT**2 / n
     own = v
     common = v / MANY + (1 - 1 / MANY) * HOSPITAL**2
@@ -328,7 +328,7 @@ def shrinkage():
 
     panel = Panel(
         "Error against the number of patients",
-        "The error of the own mean falls with the number of patients, that of the common mean "
+        "The error of one's own mean falls with the number of patients, that of the common mean "
         "stays near one. They cross at sixteen patients. The best mixture lies below both, at "
         "half their height where they cross.",
         height=236,

@@ -250,7 +250,7 @@ def ala_box():
         "Descent inside the box",
         "A box with the client's own model in one corner and the global model in the opposite one. "
         "The path of the mix starts at the global model, runs down along the long side first, and "
-        "then bends towards the best point for the training data, near the own model.",
+        "then bends towards the best point for the training data, near the personal model.",
         height=276,
     )
     axes = Axes(box, (46, 36, 250, 214), x=(-0.45, 2.015), y=(-0.1, 2.01))

@@ -57,7 +57,7 @@ class Results:
         return [r for r in ends if method in (None, r["method"]) and case in (None, r["case"])]
 
     def values(self, method, what="last", case=None):
-        """One number a seed: ``last``, ``best``, ``worst 10 %``, ``seconds``, or of ``extra``."""
+        """One number per seed: ``last``, ``best``, ``worst 10 %``, ``seconds``, or of ``extra``."""
         return [r[what] if what in r else r["extra"][what] for r in self.of(method, case)]
 
     def mean(self, method, what="last", case=None):

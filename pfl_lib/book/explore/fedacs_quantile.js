@@ -78,7 +78,7 @@ export default explorer({
       : `Client ${named(s, i)} hears nobody: u = w.`;
     const negative = weights.flat().some((v) => v < -1e-12);
     const guard = selfOnly
-      ? " δ is 1: the printed strict test would lose even the client itself, so the own entry is always kept."
+      ? " δ is 1: the printed strict test would lose even the client itself, so each client's own entry is always kept."
       : "";
     return {
       alarm: negative ? "Some weights are negative: not a convex combination." : "",

@@ -206,7 +206,7 @@ function drawLinks(p, s, weights) {
     }),
   );
 }
-// Clients as points one can drag, each with its message u as a diamond on a dashed leash.
+// Clients as points one can drag, each with its message u as a diamond on a dashed line.
 function drawClients(p, s, clouds, bad = () => false, size = {}) {
   clouds.forEach((u, i) => {
     p.line(s.points[i], u, { class: "pfl-leash" }, 2);

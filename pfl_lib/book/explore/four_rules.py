@@ -12,7 +12,7 @@ TWO_SIDES = [[2.4, 1.0], [1.3, 0.4], [1.2, 2.1], [-0.6, 1.7], [-2.2, 0.9], [-1.1
 class FourRules(Explorer):
     """One picture, four rules: what each server step makes of the same clients.
 
-    FedAMP and HeurFedAMP share the own weight. ``inside`` of ``compute()`` is the share of the
+    FedAMP and HeurFedAMP share the self-weight. ``inside`` of ``compute()`` is the share of the
     weight that stays in a client's own group, on average.
 
     >>> round(FourRules().compute()["inside"]["fedavg"], 4)

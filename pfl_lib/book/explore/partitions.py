@@ -66,7 +66,7 @@ class Partitions(Explorer):
 
 @functools.cache
 def _samples():
-    """Labels are all that matters here: 1,000 training and 200 test samples a class."""
+    """Labels are all that matters here: 1,000 training and 200 test samples per class."""
     y = torch.cat([torch.arange(CLASSES).repeat(1000), torch.arange(CLASSES).repeat(200)])
     x = torch.zeros(len(y), 1, 1, 1, dtype=torch.uint8)
     classes = tuple(str(c) for c in range(CLASSES))

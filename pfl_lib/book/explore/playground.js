@@ -1,6 +1,6 @@
 // The playground itself: what the reader sets, the clock of rounds, the chart and the words.
 
-const SPEEDS = { slow: 1700, normal: 750, fast: 160 }; // milliseconds a round
+const SPEEDS = { slow: 1700, normal: 750, fast: 160 }; // milliseconds per round
 const FEDERATIONS = {
   alike: { label: "All alike", words: "Everybody has digits of all kinds and calls them by the same names." },
   classes: { label: "Own digits", words: "Three groups; each sees only some of the ten digits." },

@@ -435,7 +435,7 @@ const METHODS = {
   },
   ditto: {
     label: "Ditto",
-    words: "own model on a leash to the average",
+    words: "own model, tied to the average by a spring",
     start: (fed) => ({ ...averaging.start(fed), v: repeated(fed.start, CLIENTS) }),
     round(state, fed, who, k) {
       const pull = { centre: repeated(state.x, who.length), strength: DITTO_PULL };

@@ -38,13 +38,13 @@ const STORY = [
   {
     title: "Which would you ship?",
     set: { data: "natural", how: 5, sigma: 0.1, unit: "median", a: "fedavg", b: "ditto" },
-    ask: "Real life: twelve stretches of the digits as they were collected, so each client has its own few writers. Will Ditto, a personal model on a leash to the average, get further than FedAvg?",
+    ask: "Real life: twelve stretches of the digits as they were collected, so each client has its own few writers. Will Ditto, a personal model tied to the average by a spring, get further than FedAvg?",
     tell: (r) =>
       `FedAvg ${percent(r.a)}, Ditto ${percent(r.b)}: ${Math.abs(r.a - r.b) < 0.015 ? "hardly a difference, on this seed" : r.b > r.a ? "the personal models win, on this seed" : "the average wins, on this seed"}. Before you ship anything, replay it with 100 seeds, below, and draw the map.`,
   },
 ];
 
-// What the first page shows in ten seconds: rounds, milliseconds a round, and a sentence.
+// What the first page shows in ten seconds: rounds, milliseconds per round, and a sentence.
 const ACTS = [
   {
     title: "Together",

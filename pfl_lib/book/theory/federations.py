@@ -13,7 +13,7 @@ from pfl_lib.work import STEPS, DeprecatedTrain, Settings
 class QuadraticFederation(DeprecatedTrain):
     """Clients with F_i(w) = ½·Σ_q h_iq·(w_q − c_iq)², for which local training has an answer.
 
-    The very same algorithm objects run on it, as far as they ask for ordinary local training:
+    The very same methods run on it, as far as they ask for ordinary local training:
     that returns the exact minimizer instead of some epochs of descent.
 
     >>> import pfl_lib

@@ -68,7 +68,7 @@ def _distinct(points, tolerance):
 def width_sweep(sigmas, seeds=20, m=10, d=5, separation=4.0, noise=0.7, coupling=1.0, rounds=400):
     """FedAMP on two noisy groups for each width σ, the coupling 2λA'(0) held fixed.
 
-    Mean squared distance to the truth, and the share of attention inside the own group; beside
+    Mean squared distance to the truth, and the share of attention inside one's own group; beside
     them what training alone, one mean for all, and the mean of the true group would give.
 
     >>> found = width_sweep([1.0, 10.0], seeds=3, rounds=50)
