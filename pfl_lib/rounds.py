@@ -182,6 +182,9 @@ def _begin(
         )
     now.state, now.round = _placed(tensors, now.fed, state_folder), record["round"]
     now.seconds, now.sent = record["elapsed"], record["moved"]
+    network = getattr(now.fed, "network", None)
+    if network is not None:  # go on to the same last digit: see pfl_lib.local.layout
+        network.transposed[:] = record.get("transposed", network.transposed)
     now.history = History(**record["history"])
     stopped, now.history.stopped = now.history.stopped, ""  # callbacks may stop the run again
     if not stopped:
@@ -240,6 +243,7 @@ def _save(now: Moment, callbacks: Sequence[Callback]) -> None:
         "round": now.round,
         "elapsed": now.seconds,
         "moved": now.sent,
+        "transposed": list(getattr(getattr(now.fed, "network", None), "transposed", ())),
         "settings": now.history.settings,
         "history": now.history.record(),
         "callbacks": {name: state for name, state in remembered.items() if state},

@@ -13,11 +13,13 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from pfl_lib import _check, _objectives
+from pfl_lib._threads import each
 from pfl_lib.data.dataset import Dataset
 from pfl_lib.federation import check_models, check_work, checked_clients
 from pfl_lib.local import engines, evaluation
 from pfl_lib.local.base import ModelFederation
 from pfl_lib.local.batches import Samples
+from pfl_lib.local.layout import transposed_pays
 from pfl_lib.local.memory import free_memory, keep_freed_memory
 from pfl_lib.local.network import Task
 from pfl_lib.local.precision import precision_in_words
@@ -122,6 +124,7 @@ class LocalFederation(ModelFederation):
         self._set_samples(data, partition)
         self._try_to_stack()
         self._set_compile(_check.flag("compile", compile))
+        self._set_layout()
         if _check.flag("keep_memory", keep_memory) and self.device.type == "cpu":
             keep_freed_memory()
 
@@ -143,6 +146,27 @@ class LocalFederation(ModelFederation):
             )
         if compile:  # on a GPU with CUDA graphs, so that a step is one launch
             self.network.compile = "reduce-overhead" if self.device.type == "cuda" else "default"
+
+    def _set_layout(self) -> None:
+        """Find out which layout of dense layers' matrices trains faster on this processor."""
+        network = self.network
+        dense = network.dense if network.by_hand and self._engine() == "stacked" else None
+        if dense is None or self.device.type != "cpu":
+            return
+        shapes = dict(zip(network.names, network.shapes))
+        batch = min(self.settings.batch_size, max(self.sample_counts))
+
+        def pays(name: str) -> bool:
+            outputs, inputs = shapes[f"{name}.weight"]
+            return transposed_pays(batch, inputs, outputs, name == dense[-1], self.dtype)
+
+        def faster() -> list[str]:
+            return [f"{name}.weight" for name in dense if pays(name)]
+
+        # on a thread with one core where shards will train on such, else on this one
+        shards = self._chunk(self.m)[1]
+        found = each(lambda _: faster(), [None], shards)[0] if shards > 1 else faster()
+        network.transposed[:] = found
 
     def _try_to_stack(self) -> None:
         """Find out whether the model can be trained as a stack; those of ``pfl_lib.models`` can."""
@@ -260,6 +284,7 @@ class LocalFederation(ModelFederation):
         chunk, workers = self._chunk(self.m)
         what = "products written out by hand" if self.network.by_hand else "the gradient under vmap"
         what += ", compiled" if self.network.compile else ""
+        what += self._layout_in_words()
         shards = f" on each of {workers} threads with one core" if workers > 1 else ""
         why = {
             "loop": "one client after the other: the readable reference",
@@ -272,6 +297,14 @@ class LocalFederation(ModelFederation):
         words = f"engine {engine!r} ({chosen}) on {self.device}: {why[engine]}"
         more = precision_in_words(self.precision, self.dtype, self.device, self.network)
         return f"{words}; {more}" if more else words
+
+    def _layout_in_words(self) -> str:
+        if not self.network.by_hand or self.device.type != "cpu":
+            return ""
+        names = [name.removesuffix(".weight") for name in self.network.transposed]
+        if not names:
+            return ", with matrices stored as torch does"
+        return f", with matrices of {', '.join(names)} transposed, which was faster when tried"
 
     def describe(self) -> dict[str, Any]:
         """Everything a run must agree on to be resumed, as plain data."""

@@ -52,6 +52,7 @@ class Network:
         everything = sum(1 for _ in module.parameters()) + sum(1 for _ in module.buffers())
         plain = self.draws is None and everything == len(trained)
         self.dense = _dense_layers(module) if plain else None
+        self.transposed: list[str] = []  # matrices of stacks; shared by copies; see layout.py
         self.objective = "cross_entropy"  # the loss; set by a federation
         self.precision = "full"  # of arithmetic in training; set by a federation
         self.compile: str | None = None  # torch.compile's mode for the gradient of a stack

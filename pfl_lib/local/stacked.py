@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pfl_lib.local.batches import batch_table, draw_noise, dropout_keys
+from pfl_lib.local.layout import flipped, forward, gradient_factors
 from pfl_lib.local.network import Client, Network, Task
 from pfl_lib.local.optimizers import start_memory
 from pfl_lib.work import STEPS, Batch
@@ -187,48 +188,43 @@ def _descend_together(task: Task, client: Client, batches: StackedBatches) -> di
             batch = batches.with_dropout(batch, client.t)
             client.t += 1
             if by_hand and network.dense is not None:
-                _dense_step(network.dense, now, batch, client)
+                _dense_step(network, network.dense, now, batch, client)
             else:
                 client.move_in_place(
                     [now["whole"]], [gradient(now["whole"]["w"], batch)], rows=True
                 )
     if by_hand:
         for name, where in network.slices():
-            s["w"][:, where] = _transposed(pieces[name]["w"]).flatten(1)
+            s["w"][:, where] = flipped(pieces[name]["w"], name in network.transposed).flatten(1)
     return {"w": s["w"]}
 
 
 def _pieces(network: Network, s: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """For each parameter its own stacks (clients, *shape), in the layout that suits ``bmm``.
-
-    Matrices are transposed, (clients, inputs, outputs), which doubles the speed of the forward
-    product.
-    """
+    """For each parameter its own stacks (clients, *shape), matrices in the layout that is faster
+    here (see ``pfl_lib.local.layout``)."""
     pieces = {}
     for (name, where), shape in zip(network.slices(), network.shapes):
         piece = {n: r[:, where].reshape(-1, *shape) for n, r in s.items() if n != "strength"}
-        piece = {n: _transposed(r) for n, r in piece.items()}
+        piece = {n: flipped(r, name in network.transposed) for n, r in piece.items()}
         if "strength" in s:
             piece["strength"] = s["strength"].view(-1, *[1] * len(shape))
         pieces[name] = {n: r.clone(memory_format=torch.contiguous_format) for n, r in piece.items()}
     return pieces
 
 
-def _transposed(stack: Tensor) -> Tensor:
-    """A stack of matrices, each transposed; vectors as they are."""
-    return stack.transpose(1, 2) if stack.ndim == 3 else stack
-
-
 def _dense_step(
-    layers: Sequence[str], pieces: Mapping[str, dict[str, Tensor]], batch: Batch, client: Client
+    network: Network,
+    layers: Sequence[str],
+    pieces: Mapping[str, dict[str, Tensor]],
+    batch: Batch,
+    client: Client,
 ) -> None:
     """One step of every client for linear layers with ReLU between them.
 
     Autograd would compute the same products, but allocate and copy each of them.
     """
-    inputs, out = dense_forward(
-        layers, {n: _transposed(p["w"]) for n, p in pieces.items()}, batch.x
-    )
+    parameters = {n: flipped(p["w"], n in network.transposed) for n, p in pieces.items()}
+    inputs, out = dense_forward(layers, parameters, batch.x)
     # d loss / d logits = (softmax − one-hot) · weight, where the weights sum to 1
     error = out.transpose(1, 2).softmax(1)  # classes first, as in memory
     error *= batch.weight[:, None, :]
@@ -236,15 +232,16 @@ def _dense_step(
     error = error.transpose(1, 2)
     moved, gradients = [], []
     for layer, x in zip(reversed(layers), reversed(inputs)):
-        matrix, bias = pieces[f"{layer}.weight"], pieces[f"{layer}.bias"]
+        name = f"{layer}.weight"
+        matrix, bias = pieces[name], pieces[f"{layer}.bias"]
         first = layer == layers[0]
-        below = error if first else torch.bmm(error, _transposed(matrix["w"])).mul_(x > 0)
+        below = error if first else torch.bmm(error, parameters[name]).mul_(x > 0)
+        factors = gradient_factors(x, error, name in network.transposed)
         if client.rule.optimizer == "sgd" and matrix.keys() == {"w"}:
-            # gradient and update in one call
-            matrix["w"].baddbmm_(x.transpose(1, 2), error, alpha=-client.lr)
+            matrix["w"].baddbmm_(*factors, alpha=-client.lr)  # gradient and update in one call
         else:
             moved.append(matrix)
-            gradients.append(torch.bmm(x.transpose(1, 2), error))
+            gradients.append(torch.bmm(*factors))
         moved.append(bias)
         gradients.append(error.sum(1))
         error = below
@@ -254,15 +251,9 @@ def _dense_step(
 def dense_forward(
     layers: Sequence[str], parameters: Mapping[str, Tensor], x: Tensor
 ) -> tuple[list[Tensor], Tensor]:
-    """The inputs of each layer, and the logits, for a stack of clients.
-
-    The logits are laid out class by class, which makes sums over few classes faster.
-    """
+    """The inputs of each layer, and the logits, for a stack of clients."""
+    of = lambda layer: (parameters[f"{layer}.weight"], parameters[f"{layer}.bias"])  # noqa: E731
     inputs = [x.flatten(2)]
     for layer in layers[:-1]:
-        bias, matrix = parameters[f"{layer}.bias"], parameters[f"{layer}.weight"]
-        out = torch.baddbmm(bias[:, None, :], inputs[-1], matrix.transpose(1, 2))
-        inputs.append(out.relu_())
-    bias, matrix = parameters[f"{layers[-1]}.bias"], parameters[f"{layers[-1]}.weight"]
-    logits = torch.baddbmm(bias[:, :, None], matrix, inputs[-1].transpose(1, 2))
-    return inputs, logits.transpose(1, 2)
+        inputs.append(forward(inputs[-1], *of(layer), last=False).relu_())
+    return inputs, forward(inputs[-1], *of(layers[-1]), last=True)
