@@ -13,6 +13,11 @@ import logging
 import re
 from pathlib import Path
 
+try:  # as Sphinx loads it, and as tests do
+    import pfl_numbers
+except ImportError:
+    from devtools.sphinxext import pfl_numbers
+
 ICON = re.compile(r'<i class="([^"]*\bfa-[^"]*)"([^>]*)></i>')
 SEARCH = re.compile(
     r'\s*<script[^>]* src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"[^>]*></script>'
@@ -34,7 +39,7 @@ MATHS = [
     re.compile(r"\s*<script>window\.MathJax = .*?</script>", re.DOTALL),
 ]
 CHAPTER = re.compile(
-    r'(<li class="toctree-l1[^"]*"><a class="[^"]*" href="(?:[^"]*/)?0?(\d+[a-z]?)_[a-z_]+\.html">)'
+    r'(<li class="toctree-l1[^"]*"><a class="[^"]*" href="(?:[^"]*/)?(\w+)\.html">)'
     r'(?!<span class="pfl-chapter")'  # a page that was not written anew has it already
 )
 CURRENT = re.compile(
@@ -139,11 +144,15 @@ def has_maths(text):
 
 def with_numbers(text, name):
     """The contents with the numbers of the chapters."""
-    text = CHAPTER.sub(r'\1<span class="pfl-chapter">\2</span> ', text)
-    own = re.fullmatch(r"notebooks/0?(\d+[a-z]?)_\w+", name)
+    own = pfl_numbers.chapter_number(name)
     if own:
-        text = CURRENT.sub(rf'\1<span class="pfl-chapter">{own.group(1)}</span> ', text)
-    return text
+        text = CURRENT.sub(rf'\1<span class="pfl-chapter">{own}</span> ', text)
+    return CHAPTER.sub(_with_number, text)
+
+
+def _with_number(found):
+    number = pfl_numbers.chapter_number(f"notebooks/{found.group(2)}")
+    return found.group() + (f'<span class="pfl-chapter">{number}</span> ' if number else "")
 
 
 def at_the_root(text, folder):

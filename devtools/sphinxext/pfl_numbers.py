@@ -1,11 +1,12 @@
 """Chapters have numbers, and what they hold is numbered by chapter: "(4.3)", "Figure 4.2".
 
 A chapter's number is that of its file: ``notebooks/04_fedamp`` is chapter 4 and
-``notebooks/03b_judging`` chapter 3b. It stands before the title of the page and in the links to the
-next and the previous page; the contents beside every page have it from pfl_light. Sphinx counts
-equations, figures, theorems and exercises by the number of the page on which they stand, as soon as
-it has one, and says the same number wherever one refers to them. Pages without a number share one
-plain count.
+``notebooks/03b_judging`` chapter 3b. Two chapters have kept file names without a number, which
+other pages and bookmarks know; theirs are in ``NAMED``. The number stands before the title of the
+page and in the links to the next and the previous page; the contents beside every page have it from
+pfl_light. Sphinx counts equations, figures, theorems and exercises by the number of the page on
+which they stand, as soon as it has one, and says the same number wherever one refers to them. Pages
+without a number share one plain count.
 """
 
 import re
@@ -13,12 +14,13 @@ import re
 from docutils import nodes
 
 CHAPTER = re.compile(r"notebooks/0*(\d+[a-z]?)_\w+$")
+NAMED = {"notebooks/network": "12b", "notebooks/own_clients": "13b"}
 
 
 def chapter_number(page):
     """The number of a chapter named as in _toc.yml: "4", "3b"; None for any other page."""
     found = CHAPTER.match(page)
-    return found and found.group(1)
+    return found.group(1) if found else NAMED.get(page)
 
 
 def number_chapters(env):

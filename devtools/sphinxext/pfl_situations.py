@@ -38,6 +38,10 @@ SITUATIONS = {
         "widen σ step by step: where do the groups collapse into one?",
         "m=separate&b=fedamp&s=0.3",
     ),
+    "05c_proofs": (
+        "the proofs take the exact solution at home: how near do twenty local steps come?",
+        "m=fedavg&b=fedamp&l=20",
+    ),
     "06_heurfedamp": (
         "distances against angles, on the same clients",
         "m=fedamp&b=heurfedamp&h=2",
