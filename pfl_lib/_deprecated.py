@@ -4,18 +4,60 @@ import functools
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import sys
+import types
 import warnings
 
-#: Modules that moved, without the leading ``pfl_lib.``: {former: present}.
+#: Modules that moved, without the leading ``pfl_lib.``: {former: present}.  What lies below a
+#: former package is found at the same place below the present one, unless it has its own line.
 MODULES = {
     "algorithms": "methods",
+    "algorithms.ala": "methods.fedala",
+    "algorithms.asynchronous": "methods._asynchronous",
+    "algorithms.fedavg_2step": "methods.fedavg",
+    "algorithms.fedprox_c": "methods.fedavg_c",
+    "algorithms.fedprox_ft": "methods.fedavg_ft",
+    "algorithms.fedupdate": "methods.fedavg_ft",
+    "algorithms.message_passing": "methods._attention_mixing",
+    "algorithms.sgd": "methods._sgd",
+    "algorithms.stages": "methods._stages",
+    "algorithms.subclass_personalised": "methods._similar_updates",
     "experiments": "book.experiments",
     "explore": "book.explore",
     "leakage": "book.leakage",
     "papers": "book.papers",
     "plots": "book.plots",
     "theory": "book.theory",
+}
+#: The equations once stood in several files; now all are in ``pfl_lib.formulas``.
+PARTS_OF_FORMULAS = "averaging fedacs fedala fedamp lga neighbours personal private similarity spfl"
+MODULES |= {f"formulas.{part}": "formulas" for part in PARTS_OF_FORMULAS.split()}
+#: Modules whose names are in several places now, or that have the name of a function.
+SPLIT = {
+    "algorithms.with_ala": ["methods"],
+    "experiments.taste": ["book.experiments.quick_run"],
+    "run": ["rounds"],
+    "training": ["work", "local.network", "local.batches", "local.optimizers"],
+}
+#: Single names: {former: present}, after their modules have been found.
+NAMES = {
+    "book.experiments.quick_run.taste": "book.experiments.quick_run.quick_run",
+    "book.experiments.taste": "book.experiments.quick_run.quick_run",
+    "book.plots.inside_share": "metrics.inside_share",
+    "checkpoints.write_aside": "checkpoints.atomic_write",
+    "faults.Around": "faults.FederationWrapper",
+    "federation.CACHE": "local.federation.CACHE",
+    "federation.ENGINES": "local.federation.ENGINES",
+    "federation.NORMALISE_ONCE": "local.federation.NORMALIZE_ONCE",
+    "flower.apps.GridPost": "flower.apps.GridTransport",
+    "methods._similar_updates.SubclassPersonalised": "methods._similar_updates.SimilarUpdates",
+}
+#: Modules that nothing has replaced one to one, and what to do instead.
+GONE = {
+    "engines": "choose one with Federation(engine=...)",
+    "experiments.code": "pfl_lib.book.experiments.Results.stale compares canaries",
+    "explore.attention_functions": "its functions are in pfl_lib.attention",
 }
 
 #: Fields of saved histories that have another name now.
@@ -54,36 +96,91 @@ def renamed(former, function):
     return forwarding
 
 
+def found(path):
+    """The object that ``pfl_lib.path`` names, which is ``pfl_lib.module.name``."""
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(f"pfl_lib.{module}"), name)
+
+
 def module(name):
     """The module that ``pfl_lib.name`` was, or None where there never was one."""
-    if name not in MODULES:
-        return None
-    warn(f"pfl_lib.{name}", f"pfl_lib.{MODULES[name]}", stacklevel=4)
-    return importlib.import_module(f"pfl_lib.{MODULES[name]}")
+    if name in MODULES:
+        warn(f"pfl_lib.{name}", f"pfl_lib.{MODULES[name]}", stacklevel=4)
+        return importlib.import_module(f"pfl_lib.{MODULES[name]}")
+    return importlib.import_module(f"pfl_lib.{name}") if name in SPLIT else None
+
+
+def keep_former_names(module):
+    """Called at the end of a module some of whose names have moved: there they warn, and work."""
+    inside = module.removeprefix("pfl_lib.")
+
+    def look_up(name):
+        present = NAMES.get(f"{inside}.{name}")
+        if present is None:
+            raise AttributeError(f"{module} has no {name!r}")
+        warn(f"{module}.{name}", f"pfl_lib.{present}")
+        return found(present)
+
+    # a ``def __getattr__`` in the module would hide misspelled names from mypy
+    vars(sys.modules[module])["__getattr__"] = look_up
+
+
+class SplitModule(types.ModuleType):
+    """A former module whose names are looked up, with a warning, where they are now."""
+
+    def __getattr__(self, name):
+        former = self.__name__.removeprefix("pfl_lib.")
+        for home in SPLIT[former] if not name.startswith("__") else ():
+            present = importlib.import_module(f"pfl_lib.{home}")
+            if hasattr(present, name):
+                warn(f"{self.__name__}.{name}", f"{present.__name__}.{name}")
+                return getattr(present, name)
+        raise AttributeError(f"{self.__name__} has no {name!r}")
 
 
 class FormerModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Lets ``import pfl_lib.algorithms.fedamp`` find ``pfl_lib.methods.fedamp``."""
 
     def find_spec(self, fullname, path=None, target=None):
-        package, _, rest = fullname.partition(".")
-        first, dot, rest = rest.partition(".")
-        if package != "pfl_lib" or first not in MODULES:
+        package, _, inside = fullname.partition(".")
+        above, _, last = inside.rpartition(".")
+        if package != "pfl_lib":
             return None
-        present = f"pfl_lib.{MODULES[first]}{dot}{rest}"
-        warn(fullname, present, stacklevel=2)
+        if inside in GONE or inside in SPLIT:
+            return importlib.machinery.ModuleSpec(fullname, self)
+        if inside in MODULES:
+            present = f"pfl_lib.{MODULES[inside]}"
+        elif above in MODULES:
+            present = f"pfl_lib.{MODULES[above]}.{last}"
+        else:
+            return None
+        warn(fullname, present)
         return importlib.machinery.ModuleSpec(fullname, self, loader_state=present)
 
     def create_module(self, spec):
-        return None
+        inside = spec.name.removeprefix("pfl_lib.")
+        if inside in GONE:
+            raise ModuleNotFoundError(f"{spec.name} is gone: {GONE[inside]}", name=spec.name)
+        return SplitModule(spec.name) if inside in SPLIT else None
 
     def exec_module(self, module):
         """Put the present module in the place of the former."""
-        name = module.__spec__.name
-        sys.modules[name] = importlib.import_module(module.__spec__.loader_state)
+        if not isinstance(module, SplitModule):
+            spec = module.__spec__
+            sys.modules[spec.name] = importlib.import_module(spec.loader_state)
 
 
 def install():
-    """Make former modules importable; consulted last, so nothing that exists is hidden."""
-    if not any(isinstance(finder, FormerModules) for finder in sys.meta_path):
-        sys.meta_path.append(FormerModules())
+    """Make former modules importable.
+
+    First in line: Python would else find ``fedamp.py`` in the folder of ``pfl_lib.methods`` and
+    run it a second time as ``pfl_lib.algorithms.fedamp``.  Three former modules have the name of
+    a function, which the import system would overwrite; they are there from the start.
+    """
+    if any(isinstance(finder, FormerModules) for finder in sys.meta_path):
+        return
+    finder = FormerModules()
+    sys.meta_path.insert(0, finder)
+    for inside in ("run", "algorithms.with_ala", "experiments.taste"):
+        spec = importlib.machinery.ModuleSpec(f"pfl_lib.{inside}", finder)
+        sys.modules[spec.name] = importlib.util.module_from_spec(spec)

@@ -16,6 +16,8 @@ from pathlib import Path
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from pfl_lib import _deprecated
+
 KEEP = 2
 ASIDE = ".part-"
 
@@ -156,3 +158,6 @@ def fsync_dir(folder):
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+_deprecated.keep_former_names(__name__)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from pfl_lib import _check
+from pfl_lib import _check, _deprecated
 from pfl_lib.federation import Federation, checked_clients, checked_federation
 from pfl_lib.random import keyed_generator
 from pfl_lib.work import DeprecatedTrain, Settings, Work
@@ -440,3 +440,6 @@ class Answering(FederationWrapper):
 
     def _is_lost(self, who):
         return torch.isin(who, who.new_tensor(sorted(self.lost)))
+
+
+_deprecated.keep_former_names(__name__)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from pfl_lib import _check
+from pfl_lib import _check, _deprecated
 from pfl_lib.work import Settings, Work
 
 
@@ -214,3 +214,6 @@ def check_models(fed: Federation, w: Any, clients: Sequence[int], split: str) ->
         )
     if w.dtype != fed.dtype:
         raise TypeError(f"w must be {fed.dtype} as the federation is, got {w.dtype}")
+
+
+_deprecated.keep_former_names(__name__)

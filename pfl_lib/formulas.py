@@ -9,6 +9,7 @@ from pfl_lib import methods
 
 globals().update(methods.EQUATIONS)
 __all__ = sorted(methods.EQUATIONS)
+__path__: list[str] = []  # so that former parts of it can be found, see ``_deprecated``
 
 
 def __getattr__(name: str) -> Any:

@@ -5,12 +5,15 @@ import json
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 
 import pfl_lib
 from pfl_lib import _deprecated
 from pfl_lib.flower import RemoteFederation, in_process
+
+FORMER_NAMES = Path(__file__).parent / "support" / "former_names.json"
 
 
 def fresh(code):
@@ -42,6 +45,107 @@ def test_a_former_module_is_the_present_one():
 def test_every_former_module_leads_somewhere(former, present):
     with pytest.warns(DeprecationWarning, match=f"pfl_lib.{former} is deprecated"):
         assert _deprecated.module(former).__name__ == f"pfl_lib.{present}"
+
+
+LOOK_UP = """
+import importlib, importlib.util, json, sys, warnings
+import pfl_lib
+warnings.simplefilter("always")
+found = {}
+for module, names in json.load(open(sys.argv[1]))["names"].items():
+    if module == "pfl_lib.flower.apps" and not importlib.util.find_spec("flwr"):
+        continue
+    here = found[module] = {"warned": [], "names": {}, "is": None}
+    with warnings.catch_warnings(record=True) as caught:
+        try:
+            there = importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            here["gone"] = str(error)
+            continue
+        for name in names:
+            thing = getattr(there, name, None)
+            here["names"][name] = None if thing is None else getattr(thing, "__name__", "constant")
+    here["is"] = there.__name__
+    here["warned"] = [str(one.message) for one in caught]
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def looked_up():
+    """What every module and name of the former tree leads to, in a process of its own."""
+    command = [sys.executable, "-c", LOOK_UP, str(FORMER_NAMES)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def test_every_former_name_works_or_is_listed_as_gone(looked_up):
+    """577 names; one that is gone says in the list what one uses now."""
+    gone = json.loads(FORMER_NAMES.read_text())["gone"]
+    missing = {
+        f"{module}.{name}"
+        for module, found in looked_up.items()
+        for name, thing in found["names"].items()
+        if thing is None
+    }
+    assert missing == gone.keys() and all(gone.values())
+    modules = {
+        module.removeprefix("pfl_lib.") for module, found in looked_up.items() if "gone" in found
+    }
+    assert modules == _deprecated.GONE.keys()
+    for name in modules:
+        told = looked_up[f"pfl_lib.{name}"]["gone"]
+        assert told == f"pfl_lib.{name} is gone: {_deprecated.GONE[name]}"
+
+
+def test_a_former_name_is_the_thing_it_was_and_every_move_warns(looked_up):
+    others = []
+    for module, found in looked_up.items():
+        inside = module.removeprefix("pfl_lib.")
+        for name, thing in found["names"].items():  # what it calls itself
+            present = f"{found['is']}.{name}".removeprefix("pfl_lib.")
+            moved = _deprecated.NAMES.get(present, "").rpartition(".")[2]
+            # constants have no name of their own to compare, modules a longer one
+            if module == "pfl_lib.attention" or (thing or "").startswith("pfl_lib."):
+                continue
+            if thing not in (None, "constant", name, moved):
+                others.append((name, thing))
+            if moved:
+                assert any(
+                    f"use pfl_lib.{_deprecated.NAMES[present]}" in w for w in found["warned"]
+                )
+        former = inside in {**_deprecated.MODULES, **_deprecated.SPLIT} or found["is"] != module
+        if former and "gone" not in found:
+            assert any(f"{module}" in w and "use pfl_lib." in w for w in found["warned"]), module
+    assert set(others) == {("Federation", "LocalFederation"), ("taste", "quick_run")}
+
+
+WITH_A_FUNCTION = """
+import pfl_lib
+import pfl_lib.run
+from pfl_lib.run import participants
+from pfl_lib.algorithms.with_ala import with_ala
+from pfl_lib.experiments import taste
+from pfl_lib.experiments.taste import taste as again
+from pfl_lib.algorithms.fedavg_2step import FedAvg2Step
+from pfl_lib.algorithms.apfl import APFL
+from pfl_lib import methods, rounds
+assert pfl_lib.run is rounds.run and participants is pfl_lib.participants
+assert with_ala is methods.with_ala and taste is again is pfl_lib.book.experiments.quick_run
+assert FedAvg2Step is methods.FedAvg2Step and APFL is methods.APFL
+history = pfl_lib.run(FedAvg2Step(), pfl_lib.example(), 1, progress=False)
+print(type(with_ala(pfl_lib.algorithm("ditto"))).__name__, history.rounds)
+"""
+
+
+def test_a_module_with_the_name_of_a_function_does_not_take_its_place():
+    printed, warned = fresh(WITH_A_FUNCTION)
+    assert printed == "WithALA [1]"
+    for line, name in (
+        (4, "pfl_lib.run.participants"),
+        (5, "pfl_lib.algorithms.with_ala.with_ala"),
+        (8, "pfl_lib.algorithms.fedavg_2step"),
+    ):  # what warns is the reader's own line, so that Python shows it
+        assert f"<string>:{line}: DeprecationWarning: {name} is deprecated" in warned
 
 
 def test_a_name_that_never_was_is_an_error():

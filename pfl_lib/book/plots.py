@@ -11,6 +11,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import torch
 
+from pfl_lib import _deprecated
 from pfl_lib._show import Shown
 from pfl_lib.comparison import DECIDES, PERSONAL, SHARED, places
 from pfl_lib.methods import BY_NAME
@@ -600,3 +601,6 @@ def pictures(rows, titles=None, size=0.75):
         for ax, title in zip(axes[0], titles or ()):
             ax.set_title(title)
     return axes
+
+
+_deprecated.keep_former_names(__name__)

@@ -18,6 +18,7 @@ except ImportError as error:
     ) from error
 from safetensors.torch import save_file
 
+from pfl_lib import _deprecated
 from pfl_lib.flower.client import OneClient
 from pfl_lib.flower.federation import RemoteFederation
 from pfl_lib.flower.messages import Parcel, decode
@@ -287,3 +288,6 @@ def _run_plan(grid, plan, out, record):
                 "traffic": fed.traffic[before:],
             }
         )
+
+
+_deprecated.keep_former_names(__name__)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pfl_lib import _check
+from pfl_lib import _check, _deprecated
 from pfl_lib.methods._hyper import choice, hyper, positive, whole
 from pfl_lib.methods._similarity import cosine_similarities
 from pfl_lib.methods._stages import parts, split_stages
@@ -155,3 +155,6 @@ class SimilarUpdates(Algorithm):
             )
         inside = [(where, weight) for (_, where), weight in zip(body, self.layer_weights)]
         return [inside] if self.local_head else [inside, [(head, 1.0)]]
+
+
+_deprecated.keep_former_names(__name__)

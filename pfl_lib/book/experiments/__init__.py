@@ -5,6 +5,7 @@ gives ``Results``: everything needed to judge the numbers, as one JSON file.  ``
 committed ones.
 """
 
+from pfl_lib import _deprecated
 from pfl_lib._show import Folded, table
 from pfl_lib.book.experiments.measuring import Case, measure, part_of, pick
 from pfl_lib.book.experiments.pages import largest, opening
@@ -27,3 +28,5 @@ __all__ = [
     "stored",
     "table",
 ]
+
+_deprecated.keep_former_names(__name__)

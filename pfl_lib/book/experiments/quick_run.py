@@ -4,7 +4,7 @@ import copy
 
 from torch.utils.flop_counter import FlopCounterMode
 
-from pfl_lib import _check, partition
+from pfl_lib import _check, _deprecated, partition
 from pfl_lib import data as datasets
 from pfl_lib.book.experiments.measuring import Case, measure
 from pfl_lib.local import LocalFederation
@@ -58,3 +58,6 @@ def round_work(algorithm, fed, after=2):
     with FlopCounterMode(display=False) as counter:
         algorithm.round(state, fed.at(after), fed.everyone)
     return counter.get_total_flops()
+
+
+_deprecated.keep_former_names(__name__)
