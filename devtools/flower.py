@@ -14,6 +14,7 @@ and its children no network but the loopback. It is not needed, it is for the ca
 
 import argparse
 import importlib.metadata
+import itertools
 import json
 import os
 import platform
@@ -22,6 +23,7 @@ import socket
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -101,19 +103,22 @@ def measure(the_plan, clients=CLIENTS, **options):
     with tempfile.TemporaryDirectory() as out, LocalNetwork(clients, **options) as network:
         number = network.submit(the_plan, out)
         wait_for(out, lambda e: e.get("asked") == "train")
-        before = network.processor_seconds()
+        load = os.getloadavg()[0]
+        meter = Meter(network, out, the_plan)
         record = network.wait(number, out, seconds=3000)
-        used = network.processor_seconds() - before
+        each = meter.end()
         superlink_bytes = None if options.get("simulation") else network.bytes_of(number)
-        exchanges = sum(len(one["traffic"]) for one in record["runs"])  # tests are exchanges too
+        exchanges = [len(one["traffic"]) for one in record["runs"]]  # tests are exchanges too
         states = [load_file(Path(out) / one["state"]) for one in record["runs"]]
     fed, rows = the_plan.federation(), []
-    for one, state in zip(record["runs"], states, strict=True):
+    for one, state, used, count in zip(record["runs"], states, each, exchanges, strict=True):
         rows.append(row(the_plan, fed, one, state))
+        rows[-1]["processor seconds an exchange"] = round(used / count, 3)
     return {
         "rows": rows,
         "superlink bytes": superlink_bytes,
-        "processor seconds an exchange": round(used / exchanges, 3),
+        "processor seconds an exchange": round(sum(each) / sum(exchanges), 3),
+        "load at the first round": round(load, 1),
         "meeting": record["meeting"],
         "seconds": round(time.monotonic() - began, 1),
         "ended by force": len(network.forced),
@@ -121,6 +126,31 @@ def measure(the_plan, clients=CLIENTS, **options):
         "clients": fed.m,
         **machine(),
     }
+
+
+class Meter(threading.Thread):
+    """The processor seconds of all of a network's processes, by the plan's runs."""
+
+    def __init__(self, network, out, the_plan):
+        super().__init__(daemon=True)
+        self.network, self.stopped = network, threading.Event()
+        names = (f"{k}-{run['algorithm']}.safetensors" for k, run in enumerate(the_plan.runs))
+        self.ends = [Path(out) / name for name in names]  # written when a run is over
+        self.seen = [network.processor_seconds()]
+        self.start()
+
+    def run(self):
+        while len(self.seen) < len(self.ends) and not self.stopped.wait(0.05):
+            if self.ends[len(self.seen) - 1].exists():
+                self.seen.append(self.network.processor_seconds())
+
+    def end(self):
+        """What each run has used; runs that ended between two looks share what they used."""
+        self.stopped.set()
+        self.join()
+        last = self.network.processor_seconds()
+        seen = [*self.seen, *[last] * (len(self.ends) + 1 - len(self.seen))]
+        return [after - before for before, after in itertools.pairwise(seen)]
 
 
 def row(the_plan, fed, one, state):
@@ -166,6 +196,14 @@ def size():
     millions = (large["parameters"] - small["parameters"]) / 1e6
     per_million = (over["resnet18"] - over["mlp"]) / millions
     return {"models": found, "over": over, "seconds per million": round(per_million, 3)}
+
+
+def stock():
+    """Flower's own nodes, and ours beside them: whatever the machine does, it does it to both."""
+    the_plan = plan(({"algorithm": "fedavg", "rounds": 3},), **PATIENT)
+    found, beside = measure(the_plan, resident=False), measure(the_plan)
+    times = [statistics.median(one["rows"][0]["seconds an exchange"]) for one in (found, beside)]
+    return {**found, "beside": beside, "times as long": round(times[0] / times[1], 1)}
 
 
 def worker(victim=1, rounds=4):
@@ -558,7 +596,7 @@ def machine():
 PARTS = {
     "simulation": lambda: measure(plan(RUNS, **PATIENT), simulation=True),
     "network": lambda: measure(plan(RUNS, **PATIENT)),
-    "stock": lambda: measure(plan(RUNS[:1], **PATIENT), resident=False),
+    "stock": stock,
     "size": size,
     "many": lambda: measure(many(20), clients=20),
     "crowd": crowd,

@@ -34,6 +34,12 @@ for name, engine in (("mlp", "auto"), ("mlp", "loop"), ("spfl_cnn", "auto")):
     fed = pfl_lib.Federation(data, clients, name, engine=engine)
     pfl_lib.run(pfl_lib.algorithm("fedamp", self_weight=0.3), fed, rounds=1, progress=False)
     look(f"a round with {{name}}, engine {{engine}}")
+# the five methods of the chapter on networks: a client that imports for seconds does not answer
+fed = pfl_lib.Federation(data, clients, "mlp", engine="loop")
+for name, knobs in (("fedavg", {{}}), ("heurfedamp", {{"self_weight": 0.3}}), ("fedacs", {{}}),
+                    ("fedala", {{"max_epochs": 3}})):
+    pfl_lib.run(pfl_lib.algorithm(name, **knobs), fed, rounds=2, progress=False)
+    look(f"two rounds of {{name}}, client by client")
 print("nothing heavy")
 """
 

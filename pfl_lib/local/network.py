@@ -369,6 +369,18 @@ class Client:
         """The gradient of any scalar ``objective(w, …)`` in its first argument."""
         return torch.func.grad(objective)
 
+    def grad_and_loss(self, objective: Callable[[Tensor], Tensor], w: Tensor) -> tuple[Any, Any]:
+        """The gradient of a scalar ``objective`` at ``w``, and its value.
+
+        One client at a time needs no torch.func, whose first use imports torch._dynamo: seconds of
+        processor time, in which a client over a network would not answer.
+        """
+        if self.under_vmap:
+            return torch.func.grad_and_value(objective)(w)
+        w = w.detach().requires_grad_()
+        loss = objective(w)
+        return torch.autograd.grad(loss, w)[0], loss.detach()
+
     def losses(self, models: Tensor, batch: Batch) -> Tensor:
         """The loss of each of some models, in evaluation mode."""
         if self.under_vmap:

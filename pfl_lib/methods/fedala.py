@@ -57,8 +57,8 @@ def step(s, batch, client):
     weights, own = s["weights"], s["own"]
     below, top = s["w"].split([s["w"].shape[0] - own.shape[0], own.shape[0]])
     # the layers below are those of the download: only the top's gradient is computed
-    slope = torch.func.grad_and_value(lambda mixed: client.loss_above(below, mixed, batch))
-    g, loss = slope(ala_mix(weights, own, top))  # (4)
+    above = lambda mixed: client.loss_above(below, mixed, batch)  # noqa: E731
+    g, loss = client.grad_and_loss(above, ala_mix(weights, own, top))  # (4)
     weights = ala_step(weights, own, top, g, client.numbers["ala_lr"])  # (5)
     n = batch.weight.sum()
     return {"weights": weights, "loss": s["loss"] + n * loss, "seen": s["seen"] + n}
