@@ -21,6 +21,7 @@ from tests.support.paths import ROOT
 OWN = ("pfl_lib", "devtools", "tests", "benchmarks")
 #: Of code, without docstrings, in the library without pfl_lib.book.  The rebuilt house had 9,000;
 #: since then came models and data that people have, fourteen methods, privacy, and several devices.
+#: Names that are kept for one more version are not counted: they leave with it.
 MOST_LINES = 12_500
 
 
@@ -136,7 +137,7 @@ def test_the_core_stays_small():
     lines = {
         path.relative_to(ROOT).as_posix(): lines_of_code(path.read_text(encoding="utf-8"))
         for path in sources("pfl_lib")
-        if not inside(module_name(path), ("pfl_lib.book",))
+        if not inside(module_name(path), ("pfl_lib.book", "pfl_lib._deprecated"))
     }
     total = sum(lines.values())
     print(f"pfl_lib without pfl_lib.book: {total:,} lines of code in {len(lines)} files")
@@ -178,8 +179,9 @@ def declared(*extras):
 
 def outside(folder):
     """Packages of others that the files of a folder import: {package: file}."""
-    apps = (ROOT / "devtools").glob("*_app/*.py")  # for Flower, which imports them by their name
-    neighbours = {path.stem for path in (*sources("benchmarks"), *apps)}
+    tools = ROOT / "devtools"  # Flower and Sphinx import these by their bare names
+    by_name = (*tools.glob("*_app/*.py"), *tools.glob("sphinxext/*.py"))
+    neighbours = {path.stem for path in (*sources("benchmarks"), *by_name)}
     packages = packages_distributions()
     found = {}
     for path in sources(folder):

@@ -108,6 +108,7 @@ class DescentFederation(QuadraticFederation):
                     torch.cat([below, top]), batch
                 ),
                 grad=torch.func.grad(loss),
+                grad_and_loss=lambda objective, w: torch.func.grad_and_value(objective)(w),
                 move=lambda s, g: {"w": s["w"] - self.lr * g},
                 numbers=work.numbers,
                 lr=self.lr,
