@@ -150,16 +150,16 @@ def travels():
 
     bytes_ = Panel(
         "How much travels",
-        f"Three squares drawn to scale: what is known of the {LABELLED} labelled windows, "
-        f"{SUMMED:,} bytes; what {ROUNDS} rounds send, {TRAVELS:,} bytes; and all recordings, "
-        f"{RECORDED:,} bytes.",
+        f"Three squares drawn to scale: the {LABELLED} labelled windows, summed up in 18 numbers "
+        f"each, {SUMMED:,} bytes; what {ROUNDS} rounds send, {TRAVELS:,} bytes; and all training "
+        f"recordings, {RECORDED:,} bytes.",
         height=214,
     )
-    large, base = 122, 164
+    large, base = 112, 150
     for left, size, style, caption in (
-        (40, SUMMED, "mute", ("70 labelled", "windows")),
+        (40, SUMMED, "mute", ("70 labelled", "windows,", "summed up")),
         (112, TRAVELS, "hot", (f"{ROUNDS} rounds", "of models")),
-        (202, RECORDED, "ink", ("all recordings",)),
+        (202, RECORDED, "ink", ("all training", "recordings")),
     ):
         side = large * math.sqrt(size / RECORDED)
         bytes_.rect(left, base - side, side, side, f"fill {style}", round=1)
