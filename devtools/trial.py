@@ -72,6 +72,7 @@ class Job:
         path = find_experiment(self.experiment)
         known = parameters(nbformat.read(path, as_version=4)) or {}
         parts = {"CASES": ";".join(self.cases), "METHODS": ";".join(self.methods)}
+        parts["SEEDS"] = ";".join(str(seed) for seed in sorted({s for *_, s in self.missing()}))
         given = {"SCALE": self.scale, **{n: v for n, v in parts.items() if n in known}}
         pairs = [f"{name}={value}" for name, value in {**given, **self.parameters}.items()]
         return [sys.executable, "-m", "devtools.notebooks", "run", path.stem, *pairs]

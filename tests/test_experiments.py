@@ -168,7 +168,7 @@ def test_an_empty_plan_is_refused():
         measure("trial", "smoke", case(1), seeds=(), folder=None, progress=False)
 
 
-def test_runs_of_another_day_are_taken_from_the_stored_result(tmp_path, monkeypatch):
+def test_runs_of_another_day_are_taken_from_the_stored_result(tmp_path, monkeypatch, capsys):
     (tmp_path / "_toc.yml").touch()
     monkeypatch.chdir(tmp_path)
     options = {"folder": None, "progress": False}
@@ -176,8 +176,27 @@ def test_runs_of_another_day_are_taken_from_the_stored_result(tmp_path, monkeypa
     both, histories = measure("trial", "paper", case(2), only=["<FedAvg>"], **options)
     assert both.methods == ["Separate", "<FedAvg>"]
     assert [key[1] for key in histories] == ["<FedAvg>"]  # the other was not run
+    capsys.readouterr()
+    options["progress"] = True
     longer, _ = measure("trial", "paper", case(3), only=["<FedAvg>"], **options)
     assert longer.methods == ["<FedAvg>"]  # what is stored is of two rounds
+    said = capsys.readouterr().out.strip()
+    assert said == "not kept of the stored result: ('', 'Separate', 0) after 2 rounds"
+
+
+def test_a_seed_can_be_added_to_what_is_stored(tmp_path, monkeypatch):
+    (tmp_path / "_toc.yml").touch()
+    monkeypatch.chdir(tmp_path)
+    options = {"folder": None, "progress": False}
+    measure("trial", "paper", {"a": case(2)}, **options)[0].save()
+    here, seeds = {"a": case(2)}, range(2)
+    more, run_now = measure(
+        "trial", "paper", here, seeds=seeds, only=[("a", "<FedAvg>", 1)], **options
+    )
+    assert list(run_now) == [("a", "<FedAvg>", 1)]
+    assert [(r["method"], r["seed"]) for r in more.record["runs"]] == [
+        ("Separate", 0), ("<FedAvg>", 0), ("<FedAvg>", 1),
+    ]  # fmt: skip
 
 
 def test_runs_from_a_time_before_a_hyper_parameter_keep_their_canaries(tmp_path, monkeypatch):

@@ -67,6 +67,10 @@ def test_the_command_names_cases_and_methods(place):
     (job,) = jobs()
     whole = replace(job, experiment="fedala_s_p")
     assert whole.command()[-2:] == ["fedala_s_p", "SCALE=paper"], "it cannot run parts of its table"
+    seeds = replace(job, experiment="fedala_published").command()[-1]
+    assert seeds == "SEEDS=0;1"
+    place(*(held(c, 0) for c in "ab"))  # what is there is not run again
+    assert replace(job, experiment="own_leap").missing() == [("a", "LGA", 1), ("b", "LGA", 1)]
     grouped = replace(job, experiment="fedamp_grouped", parameters={"DATA": "mnist"})
     assert grouped.command()[-3:] == ["SCALE=paper", "METHODS=LGA", "DATA=mnist"]
 

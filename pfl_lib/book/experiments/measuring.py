@@ -64,23 +64,26 @@ def pick(scale, scales):
     return scales[_check.one_of("SCALE", scale, scales)]
 
 
-def part_of(cases, named_cases="", named_methods=""):
+def part_of(cases, named_cases="", named_methods="", seeds=()):
     """What ``measure(only=...)`` takes, from the parameters of a notebook: names with semicolons
-    between them; empty means all.
+    between them; empty means all.  ``seeds`` are those to run now.
 
     >>> case = Case(None, {"Separate": None, "FedAvg": None}, rounds=1)
     >>> part_of({"a": case, "b": case}, "b")
     [('b', 'Separate'), ('b', 'FedAvg')]
+    >>> part_of({"a": case}, "a", "FedAvg", seeds=[1, 2])
+    [('a', 'FedAvg', 1), ('a', 'FedAvg', 2)]
     >>> part_of({"a": case})
     """
-    if not named_cases and not named_methods:
+    if not named_cases and not named_methods and not seeds:
         return None
     labels = [_check.one_of("CASES", c, cases) for c in named_cases.split(";") if named_cases]
-    return [
+    pairs = [
         (label, _check.one_of("METHODS", method, cases[label].methods))
         for label in labels or cases
         for method in (named_methods.split(";") if named_methods else cases[label].methods)
     ]
+    return [(*pair, seed) for pair in pairs for seed in seeds] if seeds else pairs
 
 
 def measure(
@@ -101,8 +104,9 @@ def measure(
     method that computes something else by now, has a folder of another name: nothing of the old
     one is taken for the new.  A run whose models are no longer finite is kept under "diverged",
     with the round in which it broke and what was measured before.  ``only`` names the methods to
-    run now, or pairs of case and method; of the others, what has been finished before is taken,
-    from checkpoints or the stored result.
+    run now, or pairs of case and method, or these with a seed; of the others, what has been
+    finished before is taken, from checkpoints or the stored result, if it has as many rounds: in
+    one table all have equally many.  What is not taken is printed.
 
     >>> import pfl_lib
     >>> two = {"Separate": pfl_lib.algorithm("separate"), "FedAvg": pfl_lib.algorithm("fedavg")}
@@ -120,7 +124,7 @@ def measure(
     fed_of: tuple[Any, Any] = (None, None)
     for number, (label, seed, method_label) in enumerate(todo):
         case = cases[label]
-        now = only is None or bool({method_label, (label, method_label)} & {*only})
+        now = only is None or _named(only, label, method_label, seed)
         begins = _file_name(f"{label}-{method_label}-{seed}-")
         if not now and not _held(where, begins, before, label, seed):
             continue  # neither wanted nor there: not even its canary is needed
@@ -156,7 +160,7 @@ def measure(
                 diverged.append(_end_of(label, shown, seed, kept, more[DIVERGED]))
             else:
                 runs.append(_run_record(label, shown, seed, kept, numbers))
-    canaries = _canaries_of(before) | canaries
+    canaries = _canaries_of(before, [*runs, *diverged], progress) | canaries
     measured = {_digest(canary_setting(run["settings"])) for run in [*runs, *diverged]}
     record = {
         "experiment": name,
@@ -186,6 +190,7 @@ def _checked_todo(cases, seeds, only):
     if not todo:
         raise ValueError("there is nothing to run: seeds, cases and methods must not be empty")
     known = {m for _, _, m in todo} | {(c, m) for c, _, m in todo}
+    known |= {(c, m, s) for c, s, m in todo}
     for wanted in only or ():
         _check.one_of("only", wanted, known)
     return todo
@@ -210,8 +215,19 @@ def _by_label(cases):
     return cases
 
 
-def _canaries_of(before):
-    """The canaries of a stored result, for the runs that are taken from there."""
+def _named(only, label, method_label, seed):
+    """Whether a run is among those to run now."""
+    return bool({method_label, (label, method_label), (label, method_label, seed)} & {*only})
+
+
+def _canaries_of(before, kept, progress):
+    """The canaries of a stored result, for the runs that are taken from there; which of its rows
+    are not is printed."""
+    keys = {(row["case"], row["method"], row["seed"]) for row in kept}
+    for row in [*before.record["runs"], *before.diverged()] if before and progress else ():
+        if (key := (row["case"], row["method"], row["seed"])) not in keys:
+            after = f"{row['rounds'][-1]} rounds" if row["rounds"] else "no round"
+            print(f"not kept of the stored result: {key} after {after}")
     entries = before.record["canary"] if before else ()
     return {_digest({key: entry[key] for key in DECIDES}): entry for entry in entries}
 
