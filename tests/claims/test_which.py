@@ -8,7 +8,9 @@ import pytest
 import torch
 
 import pfl_lib
+from pfl_lib.book.experiments.matrix import matrix
 from pfl_lib.faults import Faulty, Masked
+from tests.support.claims import laptop
 from tests.support.paths import ROOT
 
 HONEST = [1, 2, 4, 5]
@@ -83,3 +85,33 @@ def test_what_is_recommended_where_the_server_may_see_sums_only_runs_on_sums(fed
 
 def test_every_row_that_is_read_names_a_method():
     assert advice("some clients may be faulty") == ["separate"]
+
+
+def test_which_methods_have_the_largest_parts_ahead_and_where_scaffold_stands():
+    """The text alternative of the figure."""
+    cells: dict[str, list] = {}
+    for _, rows in matrix().blocks.values():
+        for method, cell in (pair for row in rows if row.both for pair in row.cells.items()):
+            cells.setdefault(method, []).append(0 if cell.noise else 1 if cell.points > 0 else -1)
+    cells = {method: found for method, found in cells.items() if len(found) >= 8}
+    ahead = {method: found.count(1) / len(found) for method, found in cells.items()}
+    top = sorted(ahead, key=ahead.__getitem__)[-3:]
+    assert set(top) == {"SCAFFOLD", "FedAMP, median σ", "Label prior"}
+    assert all(0.15 < ahead[method] < 0.25 for method in top)
+    found = cells["SCAFFOLD"]
+    assert found.count(-1) > 0.9 * (len(found) - found.count(1))
+
+
+@pytest.mark.parametrize("case", ["people", "writers", "watch"])
+def test_newcomers_are_served_better_by_a_tuned_common_model_than_by_a_shared_body(case):
+    """The plan for thirty hospitals."""
+    tuned, body = (laptop("natural").mean(m, "newcomers", case) for m in ("FedAvg-FT", "FedRep"))
+    assert tuned > body + 0.1
+
+
+def test_people_with_dozens_of_samples_are_best_off_with_a_tuned_common_model_and_several_passes():
+    mean = laptop("natural").mean
+    several = mean("FedAvg-FT", "last", "people, six passes")
+    assert several > mean("Separate", "last", "people, six passes") + 0.02
+    for method in ("FedAvg-C", "SPFL"):
+        assert mean(method, "last", "people") > mean("Separate", "last", "people")
