@@ -6,9 +6,9 @@ clients, on threads, or on another machine.
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -16,14 +16,13 @@ from torch import Tensor
 from pfl_lib import _check, _deprecated
 from pfl_lib._terms import gradient_with_terms, private_gradient
 
-LocalStep = Callable[[Mapping[str, Tensor], Any, Any], dict[str, Tensor]]
-STEPS: dict[str, LocalStep] = {}
 OPTIMIZERS = ("sgd", "adam", "adamw")
 
 
 class Batch(NamedTuple):
-    """One client's data in one step: inputs, labels, weights (0 for padding), random numbers, and
-    the source of the model's dropout masks."""
+    """One client's data in one step: inputs ``x``, labels ``y``, one ``weight`` per sample (0 for
+    padding), ``Work.noise`` uniform random numbers in ``noise``, and ``dropout``, the source of the
+    model's dropout masks.  If ``Work.group`` is above 1, a step gets a tuple of batches."""
 
     x: Tensor
     y: Tensor
@@ -35,6 +34,66 @@ class Batch(NamedTuple):
     def real(self) -> Tensor:
         """1 for each sample, whatever its weight, and 0 for padding."""
         return (self.weight > 0).to(self.weight.dtype)
+
+
+class StepClient(Protocol):
+    """What a local step may ask of the client it runs for.
+
+    A step gets ``s``, the client's rows of the work and all its shared tensors by name, a ``batch``
+    and this ``client``; it returns the tensors that it changes.  Models are vectors ``w``.  The
+    engines run a step under ``torch.func.vmap``, so it uses pure tensor operations: no ``if`` on a
+    tensor's value, no ``.item()``.
+
+    >>> import pfl_lib
+    >>> @pfl_lib.local_step("shrink")
+    ... def shrink(s, batch: Batch, client: StepClient):
+    ...     g = client.grad(s["w"], batch)
+    ...     return client.move(s, g + client.numbers["decay"] * s["w"])
+    >>> fed = pfl_lib.example()
+    >>> work = Work({"w": fed.initial()}, "shrink", numbers={"decay": 0.5}, steps=3)
+    >>> fed.perform(work, fed.everyone)["w"].norm() < fed.initial().norm()
+    tensor(True)
+    """
+
+    t: int  #: steps made in this phase of local training
+    lr: float  #: the learning rate: the work's or else the federation's
+    numbers: Mapping[str, float]  #: ``Work.numbers``
+    lengths: Sequence[int]  #: how many numbers of ``w`` belong to each tensor of the model
+
+    def loss(self, w: Tensor, batch: Batch) -> Tensor:
+        """Mean loss over the batch in training mode."""
+
+    def loss_above(self, below: Tensor, top: Tensor, batch: Batch) -> Tensor:
+        """``loss`` of the model (below, top), cut between two tensors."""
+
+    def tested_loss(self, w: Tensor, batch: Batch) -> Tensor:
+        """Mean loss over the batch in evaluation mode."""
+
+    def losses(self, models: Tensor, batch: Batch) -> Tensor:
+        """``tested_loss`` of each row of ``models``."""
+
+    def logits(self, w: Tensor, x: Tensor) -> Tensor:
+        """The model's output for the inputs ``x``, in evaluation mode."""
+
+    def features(self, w: Tensor, x: Tensor) -> Tensor:
+        """What the model's head gets for the inputs ``x``, in evaluation mode."""
+
+    def grad(self, w: Tensor, batch: Batch) -> Tensor:
+        """The gradient of ``loss`` at ``w``."""
+
+    def grad_of(self, objective: Callable[..., Tensor]) -> Callable[..., Any]:
+        """The gradient of any scalar ``objective(w, …)`` in its first argument."""
+
+    def grad_and_loss(self, objective: Callable[[Tensor], Tensor], w: Tensor) -> tuple[Any, Any]:
+        """The gradient of a scalar ``objective`` at ``w``, and its value."""
+
+    def move(self, s: Mapping[str, Tensor], g: Tensor, name: str = "w") -> dict[str, Tensor]:
+        """One step of the optimizer on ``s[name]`` along the gradient ``g``; the rest of ``s``
+        stays.  Rows other than "w" must stand in ``Work.moves``."""
+
+
+LocalStep = Callable[[Mapping[str, Tensor], Any, StepClient], dict[str, Tensor]]
+STEPS: dict[str, LocalStep] = {}
 
 
 class Prox(NamedTuple):
@@ -156,7 +215,7 @@ class Work:
 
 
 def local_step(name):
-    """Register a method's own local step under ``name`` (see ``descend`` for the form).
+    """Register a method's own local step under ``name``; ``StepClient`` says what it gets.
 
     A name that belongs to another function is refused.  The same function, by module and name, may
     be registered again, so that a notebook's cell can be run twice and a module reloaded.

@@ -344,7 +344,7 @@ class _Features(nn.Module):
 
 
 class Client:
-    """What a local step can use: loss, gradient, predictions, and one optimizer step."""
+    """The ``StepClient`` of this machine's engines: it runs a network."""
 
     def __init__(self, network: Network, work: Work, settings: Settings, under_vmap: bool):
         self.network = network
@@ -358,8 +358,8 @@ class Client:
         self.grad = torch.func.grad(network.loss) if under_vmap else self._grad
         self.loss, self.loss_above = network.loss, network.loss_above
         self.tested_loss = network.tested_loss
-        self.logits, self.lengths = network.logits, network.lengths
-        self.features = network.features
+        self.logits, self.features = network.logits, network.features
+        self.lengths: Sequence[int] = network.lengths
 
     def _grad(self, w: Tensor, batch: Batch) -> Tensor:
         w = w.detach().requires_grad_()

@@ -1,13 +1,17 @@
 """Clients with quadratic losses, on which the library's own methods run."""
 
 import copy
-from types import SimpleNamespace
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from pfl_lib import _check
 from pfl_lib.formulas import proximal_step_quadratic
-from pfl_lib.work import STEPS, DeprecatedTrain, Settings
+from pfl_lib.random import keyed_generator
+from pfl_lib.work import STEPS, Batch, DeprecatedTrain, Settings, Work
 
 
 class QuadraticFederation(DeprecatedTrain):
@@ -80,10 +84,49 @@ class QuadraticFederation(DeprecatedTrain):
         return {"toy": type(self).__name__, "h": self.h.tolist(), "c": self.c.tolist()}
 
 
+class QuadraticClient:
+    """The ``StepClient`` with the loss ½·Σ h·(w − c)².  It has no inputs, so no outputs either."""
+
+    def __init__(self, h, c, work: Work, lr: float):
+        self.h, self.c, self.step = h, c, work.step
+        self.t, self.numbers = 0, work.numbers
+        self.lr = lr if work.lr is None else work.lr
+        self.lengths: Sequence[int] = (len(c),)
+
+    def loss(self, w: Tensor, batch: Batch) -> Tensor:
+        return 0.5 * (self.h * (w - self.c) ** 2).sum(-1)
+
+    tested_loss = losses = loss
+
+    def loss_above(self, below: Tensor, top: Tensor, batch: Batch) -> Tensor:
+        return self.loss(torch.cat([below, top]), batch)
+
+    def logits(self, w: Tensor, x: Tensor) -> Tensor:
+        raise ValueError(
+            f"step {self.step!r} looks at what a model puts out, and quadratic clients have no "
+            "inputs and no outputs: run it on a pfl_lib.Federation"
+        )
+
+    features = logits
+
+    def grad(self, w: Tensor, batch: Batch) -> Tensor:
+        return self.h * (w - self.c)
+
+    def grad_of(self, objective: Callable[..., Tensor]) -> Callable[..., Any]:
+        return torch.func.grad(objective)
+
+    def grad_and_loss(self, objective: Callable[[Tensor], Tensor], w: Tensor) -> tuple[Any, Any]:
+        return torch.func.grad_and_value(objective)(w)
+
+    def move(self, s: Mapping[str, Tensor], g: Tensor, name: str = "w") -> dict[str, Tensor]:
+        return {name: s[name] - self.lr * g}
+
+
 class DescentFederation(QuadraticFederation):
     """The quadratic clients again, who now train by ``steps`` gradient steps from their start.
 
-    An epoch is one step here, so SPFL and the asynchronous methods run on it too.
+    An epoch is one step here, so SPFL and the asynchronous methods run on it too, and so do local
+    steps of a method's own, as long as they do not look at a model's outputs.
 
     >>> import pfl_lib
     >>> fed = DescentFederation(torch.ones(1, 1), torch.tensor([[1.0]]), lr=0.5, steps=2)
@@ -97,25 +140,24 @@ class DescentFederation(QuadraticFederation):
         self.settings = Settings(lr=lr, optimizer="sgd", batch_size=1, epochs=steps, seed=0)
 
     def perform(self, work, who):
-        """Any local step of the library; its one batch is all a client has."""
-        batch = SimpleNamespace(weight=torch.ones(1, dtype=self.dtype))
+        """Any local step that needs no outputs or features; one batch is all a client has."""
+        if work.optimizer not in (None, "sgd"):
+            raise ValueError(f"a DescentFederation descends by SGD, not by {work.optimizer!r}")
+        epochs = self.steps if work.epochs is None else work.epochs
+        count = math.ceil(epochs / work.group) if work.steps is None else work.steps
         after = []
         for row, i in enumerate(who.tolist()):
-            loss = lambda w, batch, i=i: 0.5 * (self.h[i] * (w - self.c[i]) ** 2).sum()  # noqa: E731
-            client = SimpleNamespace(
-                loss=loss,
-                loss_above=lambda below, top, batch, loss=loss: loss(
-                    torch.cat([below, top]), batch
-                ),
-                grad=torch.func.grad(loss),
-                grad_and_loss=lambda objective, w: torch.func.grad_and_value(objective)(w),
-                move=lambda s, g: {"w": s["w"] - self.lr * g},
-                numbers=work.numbers,
-                lr=self.lr,
-            )
+            client = QuadraticClient(self.h[i], self.c[i], work, self.lr)
             s = {name: rows[row] for name, rows in work.rows.items()} | dict(work.shared)
-            for _ in range(work.repeats * (work.steps or work.epochs or self.steps)):
-                s |= STEPS[work.step](s, batch, client)
+            draw = keyed_generator(self.settings.seed, work.tag, self.k, i, "noise")
+            for uniform in torch.rand(count, work.noise, generator=draw).to(self.dtype):
+                one = torch.ones(1, dtype=self.dtype)
+                batch = Batch(one, one, one, uniform)  # the loss looks at nothing but w
+                for _ in range(work.repeats):
+                    s |= STEPS[work.step](
+                        s, batch if work.group == 1 else (batch,) * work.group, client
+                    )
+                    client.t += 1
             after.append(s)
         return {name: torch.stack([s[name] for s in after]) for name in work.rows}
 
