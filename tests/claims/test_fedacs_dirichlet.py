@@ -57,3 +57,13 @@ def test_at_one_fedacs_is_ahead_of_a_single_model_by_little():
     for case in ("FMNIST, α = 1", "CIFAR10, α = 1"):
         here = percent(FOUND, case)
         assert here["FedACS"] > here["FedAvg"]
+
+
+@DATA
+def test_the_label_prior_is_ahead_of_fedacs_in_every_column_and_with_every_seed(data):
+    for case in cases(data):
+        assert min(gains(FOUND, "Label prior", "FedACS", case)) > 0
+        here = percent(FOUND, case)
+        assert abs(here["FedAvg-FT"] - here["FedACS"]) < 2
+    here = [percent(FOUND, case) for case in cases("CIFAR10")]
+    assert all(6 < h["Label prior"] - h["FedACS"] < 10 for h in here)
