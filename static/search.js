@@ -37,6 +37,12 @@
     batchnorm: "notebooks/reference/fedbn",
     straggler: "notebooks/09_plga",
     stragglers: "notebooks/09_plga",
+    method: "notebooks/13_which", // "which method": the rest is frame
+    newcomer: "notebooks/own_clients",
+    newcomers: "notebooks/own_clients",
+    liars: "notebooks/12_privacy",
+    "differential privacy": "notebooks/12_privacy",
+    "own data": "notebooks/own_clients",
   };
   // ... and then by the chapter where it is at home.
   const CHAPTERS = {
@@ -45,7 +51,11 @@
     alpha: "notebooks/04_fedamp",
     tau: "notebooks/06_heurfedamp",
     delta: "notebooks/07_fedacs",
+    newcomer: "notebooks/13_which",
+    newcomers: "notebooks/13_which",
   };
+  // What the field calls what the book calls otherwise.
+  const ALIASES = { dp: "differential privacy", byzantine: "liars" };
   let home = null,
     chapterOf = null,
     asked = [];
@@ -78,7 +88,9 @@
 
   const parse = Search._parseQuery;
   Search._parseQuery = (query) => {
-    const words = query.replace(/[α-ω]/g, (letter) => ` ${GREEK[letter] ?? letter} `).trim().split(/\s+/);
+    const plain = query.replace(/[α-ω]/g, (letter) => ` ${GREEK[letter] ?? letter} `),
+      named = plain.replace(/[\w-]+/g, (word) => ALIASES[word.toLowerCase()] ?? word),
+      words = named.trim().split(/\s+/);
     const kept = words.filter((word) => !FRAME.has(word.toLowerCase().replace(/[?!.,]/g, "")));
     asked = kept.map((word) => word.toLowerCase());
     home = HOMES[asked.join(" ")] ?? null;

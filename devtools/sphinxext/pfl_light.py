@@ -18,7 +18,7 @@ try:  # as Sphinx loads it, and as tests do
 except ImportError:
     from devtools.sphinxext import pfl_numbers
 
-ICON = re.compile(r'<i class="([^"]*\bfa-[^"]*)"([^>]*)></i>')
+ICON = re.compile(r'<(?:i|span) class="([^"]*\bfa-[^"]*)"([^>]*)></(?:i|span)>')
 SEARCH = re.compile(
     r'\s*<script[^>]* src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"[^>]*></script>'
 )

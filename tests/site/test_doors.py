@@ -27,10 +27,25 @@ def test_a_first_visit_is_light(site, open_page, name):
 
 def test_icons_are_in_the_page(site, open_page):
     page = open_page(f"{site}/book/notation.html")
-    assert page.locator("i[class*='fa-']").count() == 0
+    assert page.locator(":is(i, span)[class*='fa-']").count() == 0
     assert page.locator("svg.svg-inline--fa").count() > 3
     bars = page.locator(".theme-switch:visible").first.bounding_box()
     assert 8 < bars["height"] < 30
+
+
+def test_on_a_phone_the_contents_can_be_seen_and_opened(site, open_page):
+    page = open_page(f"{site}/notebooks/04_fedamp.html", width=390)
+    for toggle, contents in (
+        ("primary-toggle", ".bd-sidebar-primary nav.bd-links"),
+        ("secondary-toggle", ".bd-sidebar-secondary nav"),
+    ):
+        button = page.locator(f"button.{toggle}")
+        drawn = button.locator("svg path").bounding_box()
+        assert 10 < drawn["width"] < 30 and drawn["height"] > 8  # three bars, not an empty field
+        button.click()
+        page.locator(contents).first.wait_for()
+        page.keyboard.press("Escape")
+        page.locator(contents).first.wait_for(state="hidden")
 
 
 def test_the_front_door_is_the_welcome_itself(site, open_page):

@@ -89,6 +89,14 @@ FOUND = {  # what is asked: the pages that must be among the first so many
     "BatchNorm": (["notebooks/reference/fedbn", "notebooks/own_clients"], 5),
     "how do I cite": (["book/cite"], 1),
     "how do I run it": (["book/run"], 3),
+    "which method": (["notebooks/13_which"], 1),
+    "newcomers": (["notebooks/own_clients", "notebooks/13_which"], 2),
+    "DP": (["notebooks/12_privacy", "book/glossary"], 3),
+    "Byzantine": (["notebooks/12_privacy"], 1),
+    "label prior": (["notebooks/reference/label-prior"], 2),
+    "my own data": (["notebooks/own_clients"], 1),
+    "hysteresis": (["notebooks/05b_beyond"], 1),
+    "prox": (["notebooks/04_fedamp", "notebooks/reference/fedprox"], 5),
 }
 
 

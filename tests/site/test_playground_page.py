@@ -77,6 +77,15 @@ def middle(box):
 # ---- values ------------------------------------------------------------------------------------
 
 
+def test_at_every_size_the_links_fill_the_stage(show):
+    """A canvas begins as 300 by 150: at a width of just 300 the links were drawn half as high."""
+    for side in (300, 360):
+        page = show(before=f"<style>.pg-stage {{ max-width: {side}px !important }}</style>")
+        skies = page.locator(".pg-b canvas.pg-sky")
+        sizes = skies.evaluate_all("all => all.map(c => [c.width, c.height])")
+        assert sizes == [[side, side]] * 2
+
+
 def test_the_page_shows_what_the_library_computes(show):
     page = show("#m=ditto&b=fedacs&d=classes&h=3&seed=4")
     for _ in range(3):

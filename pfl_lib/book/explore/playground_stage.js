@@ -306,7 +306,8 @@ class Stage {
     const ratio = Math.min(2, devicePixelRatio || 1),
       wide = Math.round(this.box * ratio),
       pen = canvas.getContext("2d");
-    if (canvas.width !== wide) canvas.width = canvas.height = wide;
+    // a canvas begins as 300 by 150: its width alone may be right already
+    if (canvas.width !== wide || canvas.height !== wide) canvas.width = canvas.height = wide;
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, this.box, this.box);
     return pen;
