@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from pfl_lib import attention
 from pfl_lib.book import theory
-from pfl_lib.book.theory import holds, norm2
+from pfl_lib.book.theory import holds, norm2, weigh
 from pfl_lib.formulas import fedamp_objective
 from pfl_lib.methods import FedAMP
 
@@ -230,6 +230,14 @@ def test_holds_says_how_much_of_the_permitted_is_used():
     assert both == (
         "holds 2 of 2 times; at most 0.5 of the permitted; falls by at least 1.5 times the promised"
     )
+
+
+def test_a_proof_is_weighed_line_by_line():
+    falling = torch.tensor([4.0, 6.5]), torch.tensor([7.0, 6.9]), 7.3
+    rows = weigh({"short": (1.0, 4.0), "fall": falling}).rows
+    assert rows == [("short", "yes", "0.25", ""), ("fall", "2 times", "", "2")]
+    with pytest.raises(AssertionError, match="violated"):
+        weigh({"short": (1.0, 4.0), "long": (4.0, 1.0)})
 
 
 def test_holds_does_not_take_a_constant_for_tightness():

@@ -1,7 +1,7 @@
 """Toy problems small enough to solve exactly, on which the theorems and errata are tried."""
 
 from pfl_lib.book.theory.angles import best_tau, heur_share, message_noise
-from pfl_lib.book.theory.basics import holds, norm2
+from pfl_lib.book.theory.basics import holds, norm2, size, weigh
 from pfl_lib.book.theory.bounds import (
     THEOREM2,
     coupling_smoothness,
@@ -118,9 +118,11 @@ __all__ = [
     "run_as_is",
     "self_weight_floor",
     "shared_and_personal",
+    "size",
     "springs",
     "theorem1_bound",
     "theorem2_bound",
     "weak_convexity",
+    "weigh",
     "width_sweep",
 ]

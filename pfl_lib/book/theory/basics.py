@@ -2,6 +2,8 @@
 
 import torch
 
+from pfl_lib._show import table
+
 
 def norm2(W):
     """‖W‖² of each stack of models (..., m, d).
@@ -10,6 +12,15 @@ def norm2(W):
     tensor(25.)
     """
     return (W * W).sum((-2, -1))
+
+
+def size(W):
+    """‖W‖ of each stack of models (..., m, d).
+
+    >>> size(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
+    tensor(5.)
+    """
+    return norm2(W).sqrt()
 
 
 def holds(left, right, since=0.0, tolerance=1e-9):
@@ -27,6 +38,38 @@ def holds(left, right, since=0.0, tolerance=1e-9):
     >>> holds(left=6.0, right=8.0, since=10.0)
     'holds 1 of 1 times; falls by at least 2 times the promised'
     """
+    count, most, least = _weighed(left, right, since, tolerance)
+    words = [f"holds {count} of {count} times"]
+    if most:
+        words.append(f"{'' if most.startswith('less') else 'at most '}{most} of the permitted")
+    if least:
+        words.append(f"falls by at least {least} times the promised")
+    return "; ".join(words)
+
+
+def weigh(lines):
+    """The inequalities of a proof as a table: each is asserted, and weighed as in ``holds``.
+
+    ``lines`` is name: (left, right) or (left, right, since).
+
+    >>> weigh({"gain": (torch.tensor([1.0, 2.0]), torch.tensor([4.0, 2.5]))})
+          holds    share used  times the promised fall
+    gain  2 times         0.8
+    At most this share of what is permitted (1 is tight); at least so many times the promised fall.
+    """
+    rows = {}
+    for name, (left, right, *since) in lines.items():
+        count, *weights = _weighed(left, right, *since)
+        rows[name] = f"{count} times" if count > 1 else "yes", *weights
+    note = (
+        "At most this share of what is permitted (1 is tight); "
+        "at least so many times the promised fall."
+    )
+    return table(rows, ("holds", "share used", "times the promised fall"), note)
+
+
+def _weighed(left, right, since=0.0, tolerance=1e-9):
+    """How many places there are; the most used of the permitted, the least of the promised."""
     left, right, since = torch.broadcast_tensors(*map(torch.as_tensor, (left, right, since)))
     worst = int((right - left).argmin())
     rounding = tolerance * (1 + float(right.abs().max()))
@@ -35,17 +78,14 @@ def holds(left, right, since=0.0, tolerance=1e-9):
             f"violated at place {worst}: {float(left.flatten()[worst])!r} is not at most "
             f"{float(right.flatten()[worst])!r}"
         )
-    permitted = right - since
+    permitted, most, least = right - since, "", ""
     share = (left - since) / permitted
-    sentence = [f"holds {left.numel()} of {left.numel()} times"]
     if (permitted > rounding).any():
-        most = float(share[permitted > rounding].max())
-        words = f"at most {most:.2g}" if most > 1e-3 else "less than 0.001"  # or even a fall
-        sentence.append(f"{words} of the permitted")
+        used = float(share[permitted > rounding].max())
+        most = f"{used:.2g}" if used > 1e-3 else "less than 0.001"  # or even a fall
     if (permitted < -rounding).any():
-        least = float(share[permitted < -rounding].min())
-        sentence.append(f"falls by at least {least:.2g} times the promised")
-    return "; ".join(sentence)
+        least = f"{float(share[permitted < -rounding].min()):.2g}"
+    return left.numel(), most, least
 
 
 def _each(function, W):
