@@ -9,7 +9,7 @@ py=.venv-oldest/bin/python
 .venv/bin/uv pip install -q --python "$py" pytest hypothesis "setuptools>=68" wheel
 .venv/bin/uv pip install -q --python "$py" --no-deps --no-build-isolation -e .
 "$py" -c 'import numpy, torch, torchvision; print("numpy", numpy.__version__, "torch", torch.__version__, "torchvision", torchvision.__version__)'
-OMP_NUM_THREADS=1 "$py" -m pytest -q -p no:cacheprovider tests/test_formulas_fedamp.py \
-  tests/test_formulas_spfl.py tests/test_formulas_fedala.py tests/test_attention.py \
-  tests/test_partition.py tests/test_models.py tests/test_training.py tests/test_run.py \
-  tests/test_algorithms_core.py tests/test_metrics.py
+OMP_NUM_THREADS=1 "$py" -m pytest -q -p no:cacheprovider tests/methods/test_equations.py \
+  tests/methods/test_every_method.py tests/methods/test_fedamp.py tests/methods/test_spfl.py \
+  tests/methods/test_fedala.py tests/test_attention.py tests/test_partition.py tests/test_models.py \
+  tests/test_training.py tests/test_run.py tests/test_metrics.py

@@ -55,6 +55,37 @@ def lines_with(pattern, pages, but=()):
     ]
 
 
+PATH = re.compile(
+    r"(?<![\w/.*-])((?:tests|devtools|benchmarks|pfl_lib|book|notebooks|teaching|static|results)/"
+    r"[\w./-]*\.(?:py|sh|md|js|css|json|ipynb))(?![\w*<{])"
+)
+
+
+def missing_paths(text):
+    """Files that a text names and that are not there; "name" stands for a name of one's own."""
+    named = [path for path in PATH.findall(text) if "name" not in Path(path).stem]
+    return [
+        path for path in named if not any((ROOT / top / path).exists() for top in ("", "results"))
+    ]
+
+
+def test_every_file_that_is_named_exists(files):
+    """In the Makefile, scripts, workflows, the library's comments, and what explains the project."""
+    telling = ("Makefile", "README.md", "CONTRIBUTING.md", "pyproject.toml")
+    folders = ("devtools/", "pfl_lib/", ".github/", "book/", "benchmarks/")
+    read = {n: t for n, t in texts(files).items() if n in telling or n.startswith(folders)}
+    assert len(PATH.findall(read["devtools/oldest.sh"])) > 8
+    missing = {name: missing_paths(text) for name, text in read.items()}
+    assert {name: paths for name, paths in missing.items() if paths} == {}
+
+
+def test_the_search_for_missing_files_finds_one():
+    assert missing_paths("run tests/test_formulas_fedamp.py \\") == [
+        "tests/test_formulas_fedamp.py"
+    ]
+    assert missing_paths("pytest tests/test_run.py, tests/test_<name>.py") == []
+
+
 # ---------------------------------------------------------------------------- what is committed
 def test_no_large_file(files):
     large = [path.name for path in files if path.stat().st_size > 1.5 * MEGABYTE]

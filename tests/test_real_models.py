@@ -269,6 +269,22 @@ def test_any_module_gets_a_head(data, clients):
         assert pfl_lib.run(pfl_lib.algorithm(name), fed, 1, progress=False).last > 0
 
 
+def test_a_plain_network_is_for_most_methods_and_with_a_head_for_all(monkeypatch):
+    """As the README says; who refuses the plain one says what to do."""
+
+    def plain():
+        return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
+
+    digits = pfl_lib.data.load("digits")
+    monkeypatch.setitem(KINDS, "plain", plain)
+    monkeypatch.setitem(KINDS, "headed", lambda: models.with_head(plain(), digits))
+    worked = what_works(kinds=("plain", "headed"))
+    assert {name: tried["headed"] for name, tried in worked.items() if tried["headed"]} == {}
+    refused = {name: tried["plain"] for name, tried in worked.items() if tried["plain"]}
+    assert {"fedrep", "fedproto"} <= set(refused) and len(refused) < len(worked) / 2
+    assert {name: why for name, why in refused.items() if "with_head" not in why} == {}
+
+
 def test_what_is_frozen_stays_frozen_under_a_head(data, clients):
     module = FromElsewhere().requires_grad_(False)
     module.fc.requires_grad_(True)

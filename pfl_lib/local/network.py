@@ -338,7 +338,7 @@ class _Features(nn.Module):
         if not hasattr(self.module, "features"):
             raise TypeError(
                 f"{type(self.module).__name__} has no method features(x), what it computes before "
-                "its head; models of pfl_lib.models have one"
+                "its head; pfl_lib.models.with_head makes a model that has one"
             )
         return self.module.features(x)
 

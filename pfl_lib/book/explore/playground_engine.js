@@ -1,6 +1,6 @@
 // The playground's engine: twelve clients, two small models, nine methods, in plain functions.
 // It computes what pfl_lib computes (playground.py sets up the same federation and the same
-// methods); tests/test_playground.py compares the two in a browser, round by round, to 1e-9.
+// methods); tests/site/test_playground.py compares the two in a browser, round by round, to 1e-9.
 // Nothing here touches the page. DIGITS, the packed pictures, stands in front of this text.
 
 const CLIENTS = 12,
