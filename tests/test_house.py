@@ -70,7 +70,7 @@ def missing_paths(text):
 
 
 def test_every_file_that_is_named_exists(files):
-    """In the Makefile, scripts, workflows, the library's comments, and what explains the project."""
+    """In the Makefile, scripts, workflows, comments, and what explains the project."""
     telling = ("Makefile", "README.md", "CONTRIBUTING.md", "pyproject.toml")
     folders = ("devtools/", "pfl_lib/", ".github/", "book/", "benchmarks/")
     read = {n: t for n, t in texts(files).items() if n in telling or n.startswith(folders)}
