@@ -155,7 +155,7 @@ def travels():
         f"recordings, {RECORDED:,} bytes.",
         height=214,
     )
-    large, base = 112, 150
+    large, base = 112, 145
     for left, size, style, caption in (
         (40, SUMMED, "mute", ("70 labelled", "windows,", "summed up")),
         (112, TRAVELS, "hot", (f"{ROUNDS} rounds", "of models")),
