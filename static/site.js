@@ -1,5 +1,5 @@
-/* Small services to every page: where am I in the contents, which tables go on to the right, and
-   black on white on paper. */
+/* Small services to every page: where am I in the contents, which tables go on to the right, columns
+   that stay columns, and black on white on paper. */
 (function () {
   "use strict";
 
@@ -15,11 +15,22 @@
   }
   addEventListener("load", () => setTimeout(youAreHere)); // after the theme's own scrolling
 
+  // What a cell prints in columns stays in columns, which scroll; prose wraps.
+  for (const pre of document.querySelectorAll(".cell_output .output:not(.text_html) pre")) {
+    const lines = pre.textContent.split("\n").filter((line) => line.trim()),
+      columns = lines.filter((line) => /\S {2,}\S/.test(line));
+    if (columns.length > 1 && columns.length > lines.length / 2) pre.classList.add("pfl-columns");
+  }
+
   // A table that is wider than its box says so.
   const BOXES =
-    ".pst-scrollable-table-container, .cell_output [role='region'], .pfl-sortable-box, .pfl-matrix-box";
-  const look = (box) =>
+    ".pst-scrollable-table-container, .cell_output [role='region'], .pfl-sortable-box, .pfl-matrix-box, .pfl-columns";
+  const look = (box) => {
     box.classList.toggle("pfl-goes-on", box.scrollLeft + box.clientWidth < box.scrollWidth - 4);
+    if (box.localName !== "pre") return;
+    if (box.clientWidth < box.scrollWidth) box.tabIndex = 0; // so that it scrolls by keyboard
+    else box.removeAttribute("tabindex");
+  };
   const size = new ResizeObserver((seen) => seen.forEach(({ target }) => look(target)));
   for (const box of document.querySelectorAll(BOXES)) {
     size.observe(box);

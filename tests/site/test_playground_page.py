@@ -77,6 +77,19 @@ def middle(box):
 # ---- values ------------------------------------------------------------------------------------
 
 
+def test_at_every_width_the_name_of_a_method_can_be_read(show):
+    page = show("#b=heurfedamp", width=1100)
+    for _ in range(3):
+        page.locator("[data-step]").click()
+    assert page.locator(".pg-b .pg-lead").inner_text().endswith("ahead")
+    whole = page.locator(".pg-b select").bounding_box()["width"]
+    for width in (1000, 860, 740, 700, 640, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(100)
+        title = page.locator(".pg-b .pg-title").evaluate("t => t.scrollWidth - t.clientWidth")
+        assert page.locator(".pg-b select").bounding_box()["width"] >= whole - 14 and title <= 0
+
+
 def test_at_every_size_the_links_fill_the_stage(show):
     """A canvas begins as 300 by 150: at a width of just 300 the links were drawn half as high."""
     for side in (300, 360):
@@ -532,9 +545,13 @@ def test_on_a_phone_controls_and_picture_are_seen_together(show):
     assert stage["y"] + stage["height"] - top < 650
     page.locator("[data-flip=a]").click()
     assert page.locator(".pg-a .pg-stage").is_visible() and not page.locator(".pg-b").is_visible()
-    page.locator("[data-tour]").click()  # what is asked for stands before the picture
+    tour = page.locator("[data-tour]")
+    tour.evaluate("button => button.scrollIntoView({ block: 'start' })")
+    tour.click()  # what is asked for stands before the picture
     chart = page.locator("svg[data-panel=chart]").bounding_box()
     assert chart["y"] < page.locator(".pg-b .pg-stage").bounding_box()["y"]
+    tour = page.locator(".pg-tour").bounding_box()  # ... and is in sight from its first word
+    assert 0 < tour["y"] < 450 and chart["y"] + chart["height"] < 900
     assert not page.locator(".pg-front").is_visible()
 
 

@@ -125,3 +125,14 @@ def test_a_table_that_goes_on_fades_until_its_end_is_reached(site, open_page):
     page.emulate_media(media="print")
     faded = page.locator(".pfl-goes-on").first.evaluate("e => getComputedStyle(e).maskImage")
     assert faded == "none", "paper cannot scroll: nothing fades there"
+
+
+def test_on_a_phone_printed_columns_stay_columns(site, open_page):
+    """A table of text scrolls, also by keyboard; a printed sentence wraps."""
+    page = open_page(f"{site}/notebooks/play.html", width=390)
+    table, words = (page.locator(".cell_output pre").nth(k) for k in (-2, -1))
+    box = "pre => [pre.scrollWidth > pre.clientWidth, pre.tabIndex]"
+    page.wait_for_function("document.querySelector('pre.pfl-columns').tabIndex === 0")
+    assert "separate" in table.inner_text() and table.evaluate(box) == [True, 0]
+    assert "half-way" in words.inner_text() and words.evaluate(box) == [False, -1]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390

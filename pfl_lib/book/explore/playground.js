@@ -457,6 +457,10 @@ function playground({ model, el }) {
     paint();
     const target = tour.querySelector("[data-guess], [data-next]");
     if (target) target.focus({ preventScroll: true });
+    // on a phone the button lies below the picture, and the question comes above it
+    const { top } = tour.getBoundingClientRect();
+    if (top < 60 || top > innerHeight / 2)
+      tour.scrollIntoView({ block: "start", behavior: calm.matches ? "auto" : "smooth" });
   }
 
   // ---- tabs: one client, a pad, 100 seeds, the map ----------------------------------------------
