@@ -82,8 +82,10 @@ def numbers(name, value):
         found = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(f"{name} must be a tensor or a list of numbers, got {value!r}") from None
-    if found.is_meta or found.is_complex():
+    if found.is_meta or found.is_complex() or found.layout != torch.strided:
         what = "no numbers" if found.is_meta else "complex numbers"
+        if found.layout != torch.strided:
+            what = f"them as {found.layout}: give {name}.to_dense()"
         raise TypeError(f"{name} must hold real numbers; this tensor holds {what}")
     return found
 

@@ -138,6 +138,38 @@ def share_for_test(labels, share, *key):
     return chosen
 
 
+def last_for_test(index, share):
+    """The same by time: the samples that come last in the data set, ``index`` being their rows."""
+    n = len(index)
+    chosen = torch.zeros(n, dtype=torch.bool)
+    chosen[index.argsort()[n - min(n - 1, max(1, round(share * n))) :]] = True
+    return chosen
+
+
+def sides(labels, rows, share, *key, groups=None, by_time=False):
+    """Which of all samples are for testing: a mask, drawn client by client; ``rows[i]`` are the
+    samples of client i.  A group that several clients hold is drawn once."""
+    tested = torch.zeros(len(labels), dtype=torch.bool)
+    for i, own in enumerate(rows if groups is None else at_home(rows, groups)):
+        if groups is not None:
+            tested[own] = groups_for_test(labels[own], groups[own], share, *key, i)
+        elif by_time:
+            tested[own] = last_for_test(own, share)
+        else:
+            tested[own] = share_for_test(labels[own], share, *key, i)
+    return tested
+
+
+def at_home(rows, groups):
+    """The clients' samples, every group of samples with the first client that holds any of it."""
+    at = torch.cat(list(rows))
+    holder = torch.arange(len(rows)).repeat_interleave(torch.tensor([len(own) for own in rows]))
+    home = torch.full((int(groups.max()) + 1,), len(rows))
+    home = home.scatter_reduce(0, groups[at], holder, "amin")[groups[at]]
+    order = home.argsort(stable=True)
+    return at[order].split(torch.bincount(home, minlength=len(rows)).tolist())
+
+
 def groups_for_test(labels, groups, share, *key):
     """The same by whole groups of samples that belong together: a group never falls on both sides.
 

@@ -7,7 +7,9 @@ Each method describes this (``newcomer``) and implements it (``newcomer_models``
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from pfl_lib import _check, _objectives, methods
@@ -80,7 +82,7 @@ def serve_newcomers(
             f"state must be the State that a run ended in, history.state, got {state!r}"
         )
     checked_federation("fed", fed)
-    _check_same_model(fed, checked_federation("newcomers", newcomers))
+    _check_newcomers(fed, checked_federation("newcomers", newcomers))
     fresh = method.start(fed)
     wrong = [n for n in fresh if n not in state or state[n].shape != fresh[n].shape]
     if wrong:
@@ -119,7 +121,7 @@ def compare_newcomers(
         algorithms = {m.label: m(**m.needs) for m in methods.BY_NAME.values()}
         if fed.groups is None:
             del algorithms[methods.BY_NAME["oracle-groups"].label]
-    _check_same_model(fed, checked_federation("newcomers", newcomers))
+    _check_newcomers(fed, checked_federation("newcomers", newcomers))
     if not isinstance(algorithms, Mapping) or not algorithms:
         raise TypeError(f"algorithms must be methods by name, got {algorithms!r}")
     rounds = _check.whole("rounds", rounds)
@@ -133,10 +135,19 @@ def compare_newcomers(
     return Shown(head, rows, wide=True)
 
 
-def _check_same_model(fed: Federation, newcomers: Federation) -> None:
+def _check_newcomers(fed: Any, newcomers: Any) -> None:
+    """The same model, and nobody who trained it already."""
     mine, theirs = ((f.model_name, f.d, f.dtype, f.layers) for f in (fed, newcomers))
     if mine != theirs:
         raise ValueError(
             f"newcomers must have the model of fed, {mine[0]!r} with {mine[1]:,} parameters of "
             f"{mine[2]}, got {theirs[0]!r} with {theirs[1]:,} of {theirs[2]}"
         )
+    here, there = (getattr(f, "partition", None) for f in (fed, newcomers))
+    if here and there and fed.data.identity() == newcomers.data.identity():
+        known = torch.isin(torch.cat([*there.train, *there.test]), torch.cat([*here.train]))
+        if known.any():
+            raise ValueError(
+                f"newcomers must hold no sample that fed trains on, got {int(known.sum()):,} such "
+                "samples; pfl_lib.partition.set_aside makes members and newcomers of one partition"
+            )

@@ -1,5 +1,6 @@
 """Data from memory, natural clients, and partitions that remember what they were made for."""
 
+import datetime
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,66 @@ def people(n=120, who=5, **more):
     """Features of five people, two classes."""
     x = RANDOM.normal(3.0, 2.0, (n, 4))
     return from_arrays(x, np.arange(n) // 3 % 2, np.arange(n) % who, **more)
+
+
+def frame(n=60):
+    """Features with an index, labels and clients with the same."""
+    x = pandas.DataFrame(np.random.default_rng(1).normal(size=(n, 2)), columns=["a", "b"])
+    return x, pandas.Series(np.arange(n) % 2), pandas.Series(np.arange(n) % 3)
+
+
+@pytest.mark.parametrize("argument", ["y", "client", "weight", "test", "group", "note of mine"])
+def test_pandas_rows_in_another_order_are_refused(argument):
+    x, y, whose = frame()
+    given = {"y": y, "client": whose, "weight": y + 1.0, "test": whose == 0}
+    if argument == "group":
+        given |= {"group": whose, "split": "group", "test": 0.3}
+    if argument == "note of mine":
+        given["columns"] = {argument: y}
+    right = from_arrays(x, **given)
+    mixed = x.sample(frac=1, random_state=0)
+    wrong = given | {"columns": {argument: y.loc[mixed.index]}}
+    if argument != "note of mine":
+        wrong = given | {argument: given[argument].loc[mixed.index]}
+    with pytest.raises(ValueError, match=rf"{argument} must have the index of x.*\.loc\[x\.index"):
+        from_arrays(x, **wrong)
+    aligned = {
+        name: value.loc[mixed.index] if hasattr(value, "loc") else value
+        for name, value in given.items()
+        if name != "columns"
+    }
+    again = from_arrays(mixed, **aligned)
+    assert again.y.bincount().tolist() == right.y.bincount().tolist()
+    # arrays have no index, and a frame's own columns are in its order
+    from_arrays(mixed.assign(label=y), "label", whose.to_numpy())
+
+
+def test_two_series_beside_an_array_must_agree():
+    x, y, whose = frame()
+    with pytest.raises(ValueError, match="client must have the index of y"):
+        from_arrays(x.to_numpy(), y, whose[::-1])
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (lambda x, y: (x, y.where(y == 1).astype(float)), "30 of 60 are missing"),
+        (lambda x, y: (x.set_axis(["a", "a"], axis=1), y), "several are called a$"),
+        (lambda x, y: (x, y, [datetime.date(2026, 1, 1)] * 60), "list of date; .str.v. for v"),
+        (lambda x, y: (x, y, pandas.to_datetime(["2026-01-01"] * 60)), "of datetime64; "),
+        (lambda x, y: (torch.eye(60).to_sparse(), y), r"give x\.to_dense\(\)"),
+        (lambda x, y: (x.iloc[:, :0], y), r"x must be numbers.*\(60, 0\)"),
+    ],
+)
+def test_an_error_says_what_is_wrong(given, words):
+    x, y, _ = frame()
+    with pytest.raises((ValueError, TypeError), match=words):
+        from_arrays(*given(x, y))
+
+
+def test_negative_token_ids_have_no_vocabulary_to_lie_in():
+    with pytest.raises(ValueError, match=r"ids must be 0 or more, got -1\.\.-1"):
+        from_arrays(np.full((6, 2), -1), np.arange(6) % 2, kind="text")
 
 
 # ---- kinds and forms ------------------------------------------------------------------------
@@ -205,6 +266,57 @@ def test_groups_stay_whole_and_every_class_keeps_something_to_train_on():
 
 
 # ---- natural clients ------------------------------------------------------------------------
+
+
+def visits():
+    """Ten patients, each of whom was seen in all three hospitals."""
+    x, n = np.random.default_rng(1).normal(size=(120, 2)), np.arange(120)
+    return from_arrays(x, n % 2, n % 3, group=n % 10, split="group", test=0.3)
+
+
+def crossing(made, train, test):
+    """Groups that lie on both sides."""
+    seen = [set(made.groups[torch.cat(list(rows))].tolist()) for rows in (train, test)]
+    return seen[0] & seen[1]
+
+
+def test_a_group_of_several_clients_lies_on_one_side():
+    made = visits()
+    clients = partition.natural(made)
+    assert clients.m == 3 and crossing(made, clients.train, clients.test) == set()
+    anew = partition.natural(made, test_share=0.3)
+    assert crossing(made, anew.train, anew.test) == set()
+    _, chosen = partition.hold_out(clients, 0.3, data=made)
+    assert crossing(made, chosen.train, chosen.test) == set()
+    assert all(map(len, chosen.test))
+
+
+def test_what_cannot_be_held_out_without_tearing_a_group_is_named():
+    n = np.arange(40)
+    made = from_arrays(
+        np.ones((40, 2)), n % 2, n % 2, group=np.where(n < 30, "ann", "bob"),
+        split="group", test=0.3,
+    )  # fmt: skip
+    clients = partition.natural(made)
+    with pytest.raises(ValueError, match=r"client 0 has nothing .* group (ann|bob)"):
+        partition.hold_out(clients, data=made)
+    partition.hold_out(clients)  # at random, as without groups
+
+
+def test_what_is_held_out_of_data_in_time_is_the_last():
+    made = people(split="time")
+    clients = partition.natural(made)
+    fed = pfl_lib.Federation(made, clients, "logistic_regression", shuffle=False)
+    tested, chosen = fed.hold_out(0.2)
+    for i in range(clients.m):
+        train, held = chosen.partition.train[i], chosen.partition.test[i]
+        assert train.max() < held.min() and len(held) == round(0.2 * len(clients.train[i]))
+        assert torch.equal(tested.partition.test[i], clients.test[i])
+    anew = partition.natural(made, test_share=0.3)
+    assert all(train.max() < test.min() for train, test in zip(anew.train, anew.test))
+    mixed = replace(clients, train=[rows.flip(0) for rows in clients.train])
+    for one, other in zip(partition.hold_out(mixed, data=made)[1].test, chosen.partition.test):
+        assert set(one.tolist()) == set(other.tolist())
 
 
 def test_natural_clients_hold_their_own_samples_and_nothing_else():

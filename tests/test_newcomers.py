@@ -238,3 +238,16 @@ def test_what_does_not_fit_is_refused(data, parts, feds):
         serve_newcomers(method, None, fed, newcomers)
     with pytest.raises(ValueError, match="state must be that of a run of FedAvg"):
         serve_newcomers(method, State(), fed, newcomers)
+
+
+def test_members_are_no_newcomers(data, feds, parts):
+    """Whoever has trained the models, or whose test samples somebody has trained on."""
+    fed, late = feds
+    state = go(algorithm("fedavg"), fed, 1)
+    leaked = replace(parts[1], test=[parts[0].train[0], parts[1].test[1]])
+    for wrong, count in ((fed, 150), (small_federation(data, leaked), 30)):
+        with pytest.raises(ValueError, match=f"newcomers must hold no sample .* got {count}"):
+            serve_newcomers("fedavg", state, fed, wrong)
+        with pytest.raises(ValueError, match="newcomers must hold no sample"):
+            compare_newcomers(fed, wrong, 1, {"one": "fedavg"}, progress=False)
+    assert serve_newcomers("fedavg", state, fed, late).mean > 0

@@ -2,6 +2,7 @@
 
 import math
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pfl_lib
 from pfl_lib import data, partition
 from pfl_lib._dealing import cut, deal, even_quota
 from pfl_lib.data import Dataset
@@ -83,7 +85,7 @@ def test_check_finds_leaks_repetitions_and_foreign_indices(small):
     one, two = torch.tensor([1, 2]), torch.tensor([4001, 4002])
     Partition("ok", (one,), (two,)).check(small)
     for train, test, why in (
-        (one, torch.tensor([2, 4001]), "some client trains on"),
+        (one, torch.tensor([2, 4001]), "client 0 is tested on 1 samples that it trains on"),
         (torch.tensor([1, 1]), two, "twice"),
         (one, torch.tensor([5000]), "do not fit"),
         (torch.tensor([-1]), two, "do not fit"),
@@ -91,12 +93,53 @@ def test_check_finds_leaks_repetitions_and_foreign_indices(small):
     ):
         with pytest.raises(ValueError, match=why):
             Partition("bad", (train,), (test,)).check(small)
+    with pytest.raises(ValueError, match="some client trains on"):
+        Partition("bad", (one, two), (torch.tensor([3]), torch.tensor([2]))).check(small)
     with pytest.raises(ValueError, match="int64"):
         Partition("bad", (one.float(),), (two,))
     with pytest.raises(ValueError, match="labels"):
         Partition("bad", (one,), (two,), labels=(torch.tensor([1]),))
     with pytest.raises(ValueError, match="2 clients"):
         Partition("bad", (one,), (two, two))
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "why"),
+    [
+        (torch.arange(50), torch.arange(50), "client 1 is tested on 50 samples that it trains on"),
+        (torch.tensor([1, 2, 1]), torch.tensor([3]), "client 1 holds a training sample twice"),
+        (torch.tensor([1, 2]), torch.tensor([3, 3]), "client 1 holds a test sample twice"),
+    ],
+)
+def test_a_federation_refuses_clients_that_are_tested_on_what_they_train_on(
+    small, train, test, why
+):
+    clients = Partition("bad", [torch.tensor([9]), train], [torch.tensor([60]), test])
+    with pytest.raises(ValueError, match=why):
+        pfl_lib.Federation(small, clients, "logistic_regression")
+
+
+def test_clients_may_share_samples_with_others(small):
+    """What one trains on another may be tested on: ``check`` alone, not every run, refuses it."""
+    clients = Partition("two", [torch.arange(9), torch.arange(5)], [torch.tensor([60])] * 2)
+    assert clients.check_apart() is clients
+    assert pfl_lib.Federation(small, clients, "logistic_regression").m == 2
+
+
+@pytest.mark.parametrize(
+    "split",
+    [
+        lambda d: partition.dirichlet(d, 4, a=1.0, form="fedala"),
+        lambda d: partition.pathological(d, 5, 2, form="fedala"),
+        lambda d: partition.class_subset(d, 5, 2),
+    ],
+)
+def test_splits_that_cut_anew_refuse_data_in_order_or_in_groups(small, split):
+    split(small)
+    whole = data.Column(torch.arange(len(small)) // 5, tuple(map(str, range(len(small)))))
+    for bound in ({"split": "time"}, {"columns": {"walk": whole}, "together": "walk"}):
+        with pytest.raises(ValueError, match="data must be free to be cut anew"):
+            split(replace(small, **bound))
 
 
 @pytest.mark.parametrize("clients", [0, -1, 2.5, 1001, True])

@@ -89,7 +89,9 @@ def test_every_model_in_every_engine_and_chunk(data, model, optimizer):
     data = {"fasttext": words, "cnn1d": waves}.get(model, lambda: data)()
     order = torch.arange(17)
     clients = partition.Partition(
-        "small", (order[:6], order[6:9], order[9:]), (order[:9], order[9:11], order[11:])
+        "small",
+        (order[:6], order[6:9], order[9:]),
+        (20 + order[:9], 20 + order[9:11], 20 + order[11:]),
     )
     module = build(model, data)
     answers = []
@@ -119,7 +121,7 @@ def test_convolutions_over_time(options):
     parts = [nn.Conv1d(3, 6, 3, **options), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten()]
     module, data = nn.Sequential(*parts, nn.Linear(6, 3)), waves()
     clients = partition.Partition(
-        "two", (torch.arange(9), torch.arange(9, 14)), (torch.arange(9),) * 2
+        "two", (torch.arange(9), torch.arange(9, 14)), (torch.arange(20, 29),) * 2
     )
     fed = federation(data, clients, "threads", module)
     layer = fed.network.real(fed.device, fed.dtype)[0]
@@ -148,7 +150,7 @@ def test_evaluation_together_is_evaluation_one_by_one(data, engine, model):
     """Clients with 1 to 300 samples: padding and blocks leave no trace."""
     sizes = [1, 300, 7, 256, 31]
     index = tuple(torch.arange(n) for n in sizes)
-    clients = partition.Partition("sizes", index, index)
+    clients = partition.Partition("sizes", index, [own + 400 for own in index])
     chunk = 2 if engine == "stacked" else None
     fed = federation(data, clients, engine, model, dtype=torch.float32, chunk=chunk)
     w = fed.initial() + 0.1 * torch.randn(5, fed.d, generator=torch.Generator().manual_seed(0))
@@ -172,7 +174,8 @@ def test_steps_are_counted(data, unequal, engine):
 def test_a_round_touches_only_those_who_take_part(data):
     """500 clients, 50 of them take part: nobody else's samples or models are read or trained."""
     index = tuple(torch.tensor([i, i + 500]) for i in range(500))
-    fed = federation(data, partition.Partition("many", index, index), "stacked")
+    test = [own[:1] + 1000 for own in index]
+    fed = federation(data, partition.Partition("many", index, test), "stacked")
     who = torch.arange(0, 500, 10)
     seen, rows = set(), []
     samples, settings = fed._train_samples, fed.settings
@@ -272,7 +275,8 @@ def peak(model, m, engine, bound):
     torch.set_num_threads(2)
     data = pfl_lib.data.load("mnist5k")
     index = tuple(torch.arange(4 * i, 4 * i + 4) for i in range(m))
-    fed = Federation(data, partition.Partition("m", index, index), model, optimizer="adam",
+    test = [own + 2000 for own in index]
+    fed = Federation(data, partition.Partition("m", index, test), model, optimizer="adam",
                      batch_size=2, engine=engine, device="cpu")
     few = fed.everyone[:2]
     train(fed, torch.stack([fed._initial] * 2), few)  # torch's own libraries and buffers, once
@@ -315,7 +319,7 @@ def test_twenty_resnets_fit_into_eight_gigabytes(monkeypatch):
     data = pfl_lib.data.load("digits")
     index = tuple(torch.arange(4 * i, 4 * i + 4) for i in range(20))
     monkeypatch.setattr("pfl_lib.local.federation.free_memory", lambda device: 8 * 2**30)
-    clients = partition.Partition("twenty", index, index)
+    clients = partition.Partition("twenty", index, [own + 400 for own in index])
     fed = federation(data, clients, "stacked", "resnet18", dtype=torch.float32, optimizer="adam")
     chunk, _ = fed._chunk(20, Work(rows={"w": torch.empty(20, fed.d)}))
     a_model = 4 * fed.d

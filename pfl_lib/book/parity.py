@@ -35,7 +35,7 @@ def compare():
 def _federation():
     digits = data.load("digits")
     rows = [torch.arange(60 * i, 60 * i + n) for i, n in enumerate((20, 32, 26))]
-    clients = partition.Partition("three clients", rows, rows)
+    clients = partition.Partition("three clients", rows, [own + 500 for own in rows])
     network = models.build("mlp", digits, seed=0, hidden=(6,))
     return LocalFederation(
         digits, clients, network, lr=LR, batch_size=50, epochs=EPOCHS, dtype=torch.float64,

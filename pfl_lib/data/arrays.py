@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from pfl_lib import _check
-from pfl_lib._dealing import groups_for_test, share_for_test
-from pfl_lib.data.dataset import KINDS, Column, Dataset
+from pfl_lib._dealing import sides
+from pfl_lib.data.dataset import KINDS, SPLITS, Column, Dataset
 from pfl_lib.data.own import image_array, moments
 
 
@@ -46,10 +46,14 @@ def from_arrays(
     client counts among others.  ``y``, ``client``, ``group`` and ``weight`` may name a column, too;
     of a DataFrame every column that is not named is a feature.
 
+    Rows are matched by position; pandas objects must have the same index.
+
     ``test``: the share for testing, or a mask that says which samples are.  ``split`` says how a
     share is cut, client by client: ``"random"`` (every class alike), ``"time"`` (the last samples
     of each client, in the order given) or ``"group"``: whole groups of samples that belong
-    together, such as overlapping windows of one recording, so that none lies on both sides.
+    together, such as overlapping windows of one recording or the scans of one patient, so that none
+    lies on both sides, also where several clients hold samples of it.  What is later held out of
+    the training part (``hold_out``, ``tune``) is cut in the same way.
 
     Features and series are standardised by the training part alone, each feature or channel by
     itself; what is constant becomes 0.  ``missing``: what becomes of NaN in features: ``"refuse"``,
@@ -73,7 +77,9 @@ def from_arrays(
         classes = _check.several("classes", classes, "names")
         if not all(isinstance(name, (str, int, float, np.generic)) for name in classes):
             raise TypeError(f"classes must be names, as text or numbers, got {classes!r}")
-    x, taken = _table(x, {"y": y, "client": client, "group": group, "weight": weight}, columns)
+    arguments = {"y": y, "client": client, "group": group, "weight": weight}
+    _check_indexes(columns, x=x, test=test, **arguments)
+    x, taken = _table(x, arguments, columns)
     weights = None if weight is None else _weights(taken.pop("weight"))
     kind = _kind(x, kind)
     label_names, y = _labels_or_targets(taken.pop("y"), classes)
@@ -107,6 +113,7 @@ def from_arrays(
         columns={key: Column(c.values[order], c.names) for key, c in own.items()},
         client=client_column,
         together=_named("group", group),
+        split=split,
         weights=None if weights is None else weights[order],
         **{"note": note, **more},
     )
@@ -119,10 +126,25 @@ def _named(argument, value):
     return value if isinstance(value, str) else argument
 
 
-def _table(x, arguments, columns):
-    """The inputs as an array, and the columns that were given or named, label included."""
+def _check_indexes(columns, **given):
+    """Refuse pandas objects whose rows would be matched by position against their indexes."""
     if not isinstance(columns, (Mapping, type(None))):
         raise TypeError(f"columns must be a dictionary of columns, got {columns!r}")
+    first, *others = [
+        (name, value)
+        for name, value in {**given, **(columns or {})}.items()
+        if hasattr(value, "iloc") and hasattr(value, "index")
+    ] or [("", None)]
+    for name, value in others:
+        if len(value) == len(first[1]) and not value.index.equals(first[1].index):
+            raise ValueError(
+                f"{name} must have the index of {first[0]}: rows are matched by position. Give "
+                f"{name}.loc[{first[0]}.index], or {name}.to_numpy() if positions are meant"
+            )
+
+
+def _table(x, arguments, columns):
+    """The inputs as an array, and the columns that were given or named, label included."""
     known = dict(columns or {})
     frame = hasattr(x, "columns") and hasattr(x, "to_numpy")
     taken = dict(known)
@@ -144,6 +166,11 @@ def _table(x, arguments, columns):
             )
     if not frame:
         return _array("x", x), taken
+    twice = x.columns[x.columns.duplicated()].unique()
+    if len(twice):
+        raise ValueError(
+            f"x must name each column once; several are called {', '.join(map(str, twice))}"
+        )
     named = {value for value in arguments.values() if isinstance(value, str)}
     features = x[[column for column in x.columns if column not in named]]
     other = [f"{c} ({features[c].dtype})" for c in features if features[c].dtype.kind not in "biuf"]
@@ -170,6 +197,11 @@ def _array(argument, value):
         raise TypeError(
             f"{argument} must be an array, a tensor or a list with one entry for each sample, "
             f"got {type(value).__name__}"
+            + (
+                f" of {type(array.flat[0]).__name__}; [str(v) for v in ...] makes words of them"
+                if array.ndim == 1 and array.size and array.dtype.kind in "OMm"
+                else ""
+            )
         )
     return array
 
@@ -201,7 +233,7 @@ def _kind(x, kind):
             )
         kind = "tabular" if x.ndim == 2 else by_axes.get(x.ndim)
     axes = {"tabular": (2,), "text": (2,), "series": (3,), "image": (3, 4)}
-    if kind is None or x.ndim not in axes[kind] or x.dtype.kind not in "biuf":
+    if kind is None or x.ndim not in axes[kind] or x.dtype.kind not in "biuf" or not x.size:
         raise ValueError(
             "x must be numbers: features (n, features), series (n, channels, time), images "
             "(n, height, width) or (n, channels, height, width), or token ids (n, length); got "
@@ -215,6 +247,8 @@ def _labels_or_targets(values, classes):
     y = _array("y", values)
     if y.dtype.kind != "f":
         return _labels(values, classes)
+    if y.ndim in (1, 2):
+        _refuse_missing("y", np.isnan(y).reshape(len(y), -1).any(1).tolist())
     if y.ndim not in (1, 2) or y.size == 0 or not np.isfinite(y).all():
         raise ValueError(
             "y must be finite where it is of type float, targets of shape (n,) or (n, k); got "
@@ -284,7 +318,7 @@ def _column(name, values):
 
 def _tested(test, split, y, whose, among, seed):
     """Which samples are for testing, as a mask."""
-    _check.one_of("split", split, ("random", "time", "group"))
+    _check.one_of("split", split, SPLITS)
     if not np.isscalar(test):
         mask = _array("test", test)
         if mask.dtype != bool or mask.shape != (len(y),) or mask.all():
@@ -299,17 +333,9 @@ def _tested(test, split, y, whose, among, seed):
             f"got split={split!r}" + ("" if among is None else " with a group")
         )
     share = _check.between("test", test, 0, 1, "()")
-    tested = torch.zeros(len(y), dtype=torch.bool)
-    for i in range(int(whose.max()) + 1):
-        rows = (whose == i).nonzero().squeeze(1)
-        if split == "time":
-            count = min(len(rows) - 1, max(1, round(share * len(rows))))
-            tested[rows[len(rows) - count :]] = True
-        elif split == "group":
-            tested[rows] = groups_for_test(y[rows], among[rows], share, seed, "from_arrays", i)
-        else:
-            tested[rows] = share_for_test(y[rows], share, seed, "from_arrays", i)
-    return tested
+    rows = [(whose == i).nonzero().squeeze(1) for i in range(int(whose.max()) + 1)]
+    options = {"groups": among, "by_time": split == "time"}
+    return sides(y, rows, share, seed, "from_arrays", **options)
 
 
 def _filled(x, tested, missing):
@@ -338,7 +364,8 @@ def _samples(x, kind, n_train, vocabulary):
             raise ValueError(f"x must hold whole numbers as token ids, got {x.dtype}")
         known = int(x.max()) + 1 if vocabulary is None else _check.whole("vocabulary", vocabulary)
         if int(x.min()) < 0 or int(x.max()) >= known:
-            raise ValueError(f"x: token ids must lie in 0..{known - 1}, got {x.min()}..{x.max()}")
+            ids = "be 0 or more" if vocabulary is None else f"lie in 0..{known - 1}"
+            raise ValueError(f"x: token ids must {ids}, got {x.min()}..{x.max()}")
         return torch.from_numpy(x.astype(np.int64)), {"vocabulary": known}
     if kind == "image":
         pixels, note = image_array("x", x)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from pfl_lib import _deprecated
+from pfl_lib import _check, _deprecated
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ KINDS = {
     "tabular": (torch.float32, 2),
     "series": (torch.float32, 3),
 }
+#: How a data set's test part was cut off, which later cuts repeat.
+SPLITS = ("random", "time", "group")
 
 
 class Column(NamedTuple):
@@ -69,7 +71,8 @@ class Dataset:
     ``columns``: what else is known about each sample, by name (``"writer"``, ``"subject"``).
     ``client``: the column that says whose sample it is, "" where it is unknown.  ``together``: the
     column of samples that belong together, such as overlapping windows of one recording: no split
-    may put them on both sides ("" if there is none).
+    may put them on both sides ("" if there is none).  ``split``: "time" where the samples come in
+    the order of time and a client is tested on its last: what is held out is then the last, too.
     ``weights``: how much each sample counts in training, positive float32 of shape (n,), or None:
     all alike.
 
@@ -96,9 +99,11 @@ class Dataset:
     client: str = ""
     together: str = ""
     weights: torch.Tensor | None = None
+    split: str = "random"
 
     def __post_init__(self):
         n = len(self.x)
+        _check.one_of("split", self.split, SPLITS)
         if self.kind not in KINDS:
             known = ", ".join(map(repr, KINDS))
             raise ValueError(f"kind must be one of {known}, got {self.kind!r}")
@@ -135,6 +140,11 @@ class Dataset:
             )
         self._check_columns(n)
         self._check_weights(n)
+
+    @property
+    def groups(self):
+        """Which samples belong together, by number; None where nothing is known of it."""
+        return self.columns[self.together].values if self.together else None
 
     @property
     def labeled(self):

@@ -403,6 +403,7 @@ def _check_clients(data: Dataset, partition: Partition) -> None:
                     f"client {i} points at {part} sample {wrong}, "
                     f"but {data.name} has samples 0 to {n - 1}"
                 )
+    partition.check_apart()
     labels = partition.labels or ((data.y,) if data.labeled else ())
     for i, y in enumerate(labels):
         if y.min() < 0 or y.max() >= len(data.classes):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 
 from pfl_lib import _check
-from pfl_lib._dealing import groups_for_test
+from pfl_lib._dealing import at_home, groups_for_test, sides
 from pfl_lib.partition.checks import check_arguments
 from pfl_lib.partition.table import Partition
 from pfl_lib.random import keyed_generator
@@ -47,8 +47,9 @@ def hold_out(partition, share=0.2, seed=0, data=None):
     """A part of each client's training samples to choose on: two partitions (tested, chosen).
 
     Where samples of ``data`` belong together (``data.together``: overlapping windows, say), whole
-    groups of them are held out; a client with a single group, or None for ``data``, is cut at
-    random.  Both train on the same remaining samples.
+    groups of them are held out, for all clients that hold them; a client whose only group it is
+    alone in is cut at random.  Of a ``data`` that was split by time, each client's last samples are
+    held out.  None for ``data``: at random.  Both train on the same remaining samples.
 
     ``tested`` keeps the test samples, ``chosen`` has the held-out ones in their place.  Batches do
     not depend on what is tested, so the same run on both gives the same models: choose a round by
@@ -67,12 +68,20 @@ def hold_out(partition, share=0.2, seed=0, data=None):
     if not 0 < _check.between("share", share, 0, 1) < 1:
         raise ValueError(f"share must lie between 0 and 1, got {share!r}")
     kept, held, labels = [], [], []
+    planned = None if data is None else _planned(partition, data, share, seed)
     for i, index in enumerate(partition.train):
         if len(index) < 2:
             raise ValueError(
                 f"client {i} has {len(index)} training sample: there is none to hold out"
             )
-        out, left = _held_out(index, share, data, (seed, "hold_out", i))
+        chosen = None if planned is None else planned[index]
+        if chosen is not None and chosen.any() and not chosen.all():
+            out, left = chosen.nonzero().squeeze(1), (~chosen).nonzero().squeeze(1)
+        else:
+            _check_alone(partition, data, i)
+            count = min(len(index) - 1, max(1, round(share * len(index))))
+            order = torch.randperm(len(index), generator=keyed_generator(seed, "hold_out", i))
+            out, left = order[:count], order[count:]
         held.append(index[out])
         kept.append(index[left])
         if partition.labels is not None:
@@ -82,18 +91,34 @@ def hold_out(partition, share=0.2, seed=0, data=None):
     return tested, replace(tested, test=held, about=f"{about} and tested on")
 
 
-def _held_out(index, share, data, key):
-    """The positions of one client's samples to hold out, and of the rest."""
-    if data is not None and data.together:
-        groups = data.columns[data.together].values[index]
-        classes = data.y[index] if data.labeled else torch.zeros_like(index)
-        for labels in (classes, torch.zeros_like(index)):  # stratified by class if possible
-            out = groups_for_test(labels, groups, share, *key)
-            if out.any():
-                return out.nonzero().squeeze(1), (~out).nonzero().squeeze(1)
-    count = min(len(index) - 1, max(1, round(share * len(index))))
-    order = torch.randperm(len(index), generator=keyed_generator(*key))
-    return order[:count], order[count:]
+def _planned(partition, data, share, seed):
+    """The samples to hold out by whole groups, or by time: a mask over the data; None: neither."""
+    if data.groups is None:
+        rows = partition.train
+        by_time = data.split == "time"
+        return sides(data.y, rows, share, by_time=True) if by_time else None
+    classes = data.y if data.labeled else torch.zeros(len(data), dtype=torch.int64)
+    out = torch.zeros(len(data), dtype=torch.bool)
+    for i, own in enumerate(at_home(partition.train, data.groups)):
+        for labels in (classes[own], torch.zeros_like(own)):  # stratified by class if possible
+            if not out[own].any():
+                out[own] = groups_for_test(labels, data.groups[own], share, seed, "hold_out", i)
+    return out
+
+
+def _check_alone(partition, data, client):
+    """Refuse to cut through a group that other clients hold, too."""
+    if data is None or data.groups is None:
+        return
+    others = [data.groups[own] for i, own in enumerate(partition.train) if i != client]
+    mine = data.groups[partition.train[client]].unique()
+    shared = mine[torch.isin(mine, torch.cat([*others, mine[:0]]))].tolist()
+    if shared:
+        names = ", ".join(data.columns[data.together].names[g] for g in shared[:5])
+        raise ValueError(
+            f"client {client} has nothing to hold out by whole groups: other clients, too, hold "
+            f"{data.together} {names}. hold_out without data cuts through them, at random"
+        )
 
 
 def set_aside(

@@ -5,9 +5,10 @@ from pfl_lib.data.dataset import Dataset
 from pfl_lib.partition.table import Partition
 
 
-def check_arguments(seed=0, targets=False, **given):
+def check_arguments(seed=0, targets=False, recut=False, **given):
     """Refuse arguments of the wrong type, and data without labels unless ``targets`` allows it:
-    only splits that never look at labels can split it."""
+    only splits that never look at labels can split it.  A split that cuts test samples off anew,
+    sample by sample (``recut``), cannot keep groups whole, or the last for the test."""
     kinds = {"data": Dataset, "partition": Partition}
     for name, value in given.items():
         if not isinstance(value, kinds[name]):
@@ -16,6 +17,12 @@ def check_arguments(seed=0, targets=False, **given):
         raise ValueError(
             f"data must have class labels to be split by them; {given['data'].name} has targets: "
             "use partition.natural or partition.iid"
+        )
+    if recut and (given["data"].together or given["data"].split == "time"):
+        why = "come in the order of time" if given["data"].split == "time" else "belong together"
+        raise ValueError(
+            f"data must be free to be cut anew, sample by sample; those of {given['data'].name} "
+            f"{why}: use a split that keeps the data set's own test part, or partition.natural"
         )
     if "partition" in given and "data" in given:
         given["partition"].check_source(given["data"])

@@ -7,7 +7,7 @@ import torch
 from pfl_lib import _check
 from pfl_lib.data.dataset import Dataset
 from pfl_lib.partition.checks import check_arguments
-from pfl_lib.partition.natural import _drawn
+from pfl_lib.partition.natural import parts_of
 from pfl_lib.partition.table import Partition
 
 
@@ -48,12 +48,15 @@ def from_flower(
     partitioner.dataset = _table(data)
     name = type(partitioner).__name__
     ids = getattr(partitioner, "partition_id_to_natural_id", None) or {}
-    kept = []
-    for number in range(partitioner.num_partitions):
-        rows = torch.as_tensor(list(partitioner.load_partition(number)["row"]), dtype=torch.int64)
-        train, test = _drawn(data, rows, share, "train", (seed, "flower", number))
-        if len(train) >= least and len(test) > 0:
-            kept.append((str(ids.get(number, number)), train, test))
+    rows = [
+        torch.as_tensor(list(partitioner.load_partition(number)["row"]), dtype=torch.int64)
+        for number in range(partitioner.num_partitions)
+    ]
+    kept = [
+        (str(ids.get(number, number)), train, test)
+        for number, (train, test) in enumerate(parts_of(data, rows, share, "train", seed, "flower"))
+        if len(train) >= least and len(test) > 0
+    ]
     if not kept:
         raise ValueError(
             f"{name} gives no client min_samples={least} training samples and one for testing"

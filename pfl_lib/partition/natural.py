@@ -3,7 +3,7 @@
 import torch
 
 from pfl_lib import _check
-from pfl_lib._dealing import groups_for_test, share_for_test
+from pfl_lib._dealing import sides
 from pfl_lib.data.dataset import Dataset
 from pfl_lib.partition.checks import check_arguments
 from pfl_lib.partition.table import Partition
@@ -27,8 +27,9 @@ def natural(
     ``test_share=None`` keeps the data set's own split: a client trains on its samples of the
     training part and is tested on its samples of the test part.  A share is drawn from each
     client's samples of one ``part`` of the data set (``"train"`` or ``"test"``), all classes alike,
-    and samples that belong together (``data.together``) stay together; the other part stays unused,
-    for instance for clients who come later.
+    and samples that belong together (``data.together``) stay together, also where several clients
+    hold them; of a data set that was split by time it is each client's last.  The other part stays
+    unused, for instance for clients who come later.
     Clients with fewer than ``min_samples`` training samples, or without a test sample, are left
     out.  ``clients``: so many of the others, drawn at random; None: all.
     ``groups``: a column that is the same for all samples of a client, as its hidden group.
@@ -48,7 +49,7 @@ def natural(
         cut = [(i[i < data.n_train], i[i >= data.n_train]) for i in rows]
     else:
         share = _check.between("test_share", test_share, 0, 1, "()")
-        cut = [_drawn(data, i, share, part, (seed, "natural", c)) for c, i in enumerate(rows)]
+        cut = parts_of(data, rows, share, part, seed, "natural")
     kept = [c for c, (train, test) in enumerate(cut) if len(train) >= least and len(test) > 0]
     if not kept:
         raise ValueError(
@@ -96,15 +97,12 @@ def _rows_of(column):
     return order.split(torch.bincount(column.values, minlength=len(column.names)).tolist())
 
 
-def _drawn(data, rows, share, part, key):
-    rows = rows[rows < data.n_train] if part == "train" else rows[rows >= data.n_train]
-    classes = data.y[rows] if data.labeled else torch.zeros_like(rows)
-    if data.together:
-        groups = data.columns[data.together].values[rows]
-        tested = groups_for_test(classes, groups, share, *key)
-    else:
-        tested = share_for_test(classes, share, *key)
-    return rows[~tested], rows[tested]
+def parts_of(data, rows, share, part, *key):
+    """The training and the test samples of each client, of its ``rows`` in one part of the data."""
+    rows = [own[(own < data.n_train) == (part == "train")] for own in rows]
+    labels = data.y if data.labeled else torch.zeros(len(data), dtype=torch.int64)
+    tested = sides(labels, rows, share, *key, groups=data.groups, by_time=data.split == "time")
+    return [(own[~tested[own]], own[tested[own]]) for own in rows]
 
 
 def _groups(data, groups, rows):

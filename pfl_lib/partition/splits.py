@@ -52,7 +52,7 @@ def pathological(data, clients, classes_per_client=2, seed=0, form="shards"):
     >>> (clients.counts(data) > 0).sum(1)  # how many classes each client holds
     tensor([2, 2, 2, 2, 2])
     """
-    check_arguments(seed, data=data)
+    check_arguments(seed, data=data, recut=form == "fedala")
     clients = checked_count(data, clients)
     _check.one_of("form", form, ("shards", "fedala"))
     classes = len(data.classes)
@@ -162,7 +162,7 @@ def dirichlet(data, clients, a, form="fedacs", min_size=10, tries=100, seed=0):
     >>> clients.counts(data).sum() == data.n_train
     tensor(True)
     """
-    check_arguments(seed, data=data)
+    check_arguments(seed, data=data, recut=form == "fedala")
     clients = checked_count(data, clients)
     a = _check.positive("a", a)
     _check.one_of("form", form, ("fedacs", "fedala"))
@@ -240,7 +240,7 @@ def class_subset(data, clients=10, classes_per_client=6, iid=False, test_share=0
     >>> (clients.counts(data) > 0).sum(1)
     tensor([4, 4, 4, 4, 4])
     """
-    check_arguments(seed, data=data)
+    check_arguments(seed, data=data, recut=True)
     clients = checked_count(data, clients)
     classes = len(data.classes)
     per_client = _classes_per_client(data, classes_per_client)

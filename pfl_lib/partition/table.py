@@ -106,9 +106,26 @@ class Partition:
             )
         return self
 
+    def check_apart(self):
+        """Raise an error if a client holds a sample twice, or is tested on one it trains on."""
+        parts = [(torch.arange(self.m), rows) for rows in (self.train, self.test)]
+        whose = [i.repeat_interleave(torch.tensor([len(own) for own in rows])) for i, rows in parts]
+        both = torch.stack([torch.cat(whose), torch.cat([*self.train, *self.test])])
+        if self.m and both.unique(dim=1).shape != both.shape:
+            for i, (train, test) in enumerate(zip(self.train, self.test)):
+                for part, rows in (("training", train), ("test", test)):
+                    if len(rows.unique()) != len(rows):
+                        raise ValueError(f"client {i} holds a {part} sample twice")
+                if shared := int(torch.isin(test, train).sum()):
+                    raise ValueError(
+                        f"client {i} is tested on {shared:,} samples that it trains on: give it "
+                        "others in test (or pfl_lib.partition.hold_out)"
+                    )
+        return self
+
     def check(self, data):
         """Raise an error if these indices do not fit ``data``, repeat, or leak test samples."""
-        self.check_source(data)
+        self.check_source(data).check_apart()
         trained = torch.zeros(len(data), dtype=torch.bool)
         for part in ("train", "test"):
             for i, index in enumerate(getattr(self, part)):
@@ -120,8 +137,6 @@ class Partition:
                         f"client {i}: {part} indices {low}..{high} do not fit {data.name} with "
                         f"{len(data):,} samples"
                     )
-                if len(index.unique()) != len(index):
-                    raise ValueError(f"client {i} holds a {part} sample twice")
                 if part == "train":
                     trained[index] = True
                 elif bool(trained[index].any()):
