@@ -1,7 +1,9 @@
 """Argument checks: errors name the argument, the value it got, and what would be right."""
 
 import difflib
+import functools
 import importlib
+import inspect
 import operator
 
 LARGEST = 3.4e38  # what is larger is infinite in float32
@@ -90,6 +92,38 @@ def numbers(name, value):
     return found
 
 
+def on_device(name, tensor, device):
+    """A tensor whose numbers lie there, all of them: no sparse one, and none without numbers."""
+    import torch
+
+    if tensor.layout != torch.strided:
+        raise TypeError(f"{name} must be dense, got {tensor.layout}: use {name}.to_dense()")
+    if tensor.device.type != device.type:
+        raise ValueError(f"{name} must be on {device} as the federation is, got {tensor.device}")
+
+
+MEANT = {"learning_rate": "lr", "step_size": "lr", "eta": "lr", "local_epochs": "epochs",
+         "net": "model", "network": "model", "num_rounds": "rounds", "n_rounds": "rounds",
+         "random_state": "seed", "fraction": "participation", "decay": "weight_decay"}  # fmt: skip
+
+
+def keywords(function):
+    """``function``, which says of an argument that it has not which one may be meant."""
+    known = list(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def checked(*args, **given):
+        for name in given:
+            if name not in known:
+                near = [n for n in [MEANT.get(name)] if n in known]
+                near = near or difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+                raise TypeError(f"got an unexpected argument {name!r}; {hint}")
+        return function(*args, **given)
+
+    return checked
+
+
 def several(name, value, what="values"):
     """A list, tuple or other iterable as a tuple; strings and single numbers are refused."""
     try:
@@ -108,6 +142,14 @@ def path(name, value):
     if not isinstance(value, (str, os.PathLike)) or not str(value):
         raise TypeError(f"{name} must be a path, got {value!r}")
     return Path(value)
+
+
+def file(name, value):
+    """The path of a file, there or not."""
+    found = path(name, value)
+    if found.is_dir():
+        raise ValueError(f"{name} must be the path of a file, got the folder {value!r}")
+    return found
 
 
 def models(name, value):

@@ -83,6 +83,7 @@ class DiskState(State):
         return new
 
     def put(self, who, **rows):
+        self._check_rows(who, rows)
         waiting = {n: (*self._pending.get(n, ()), (who, r)) for n, r in rows.items()}
         return self._like(self._tensors, {**self._pending, **waiting})
 

@@ -53,9 +53,10 @@ def at_round(name, value, k, check=_check.positive):
         raise ValueError(f"{name} must be {FORMS}, got {value!r}")
     first, factor, every = value
     factor = _check.positive(f"the factor of {name}", factor)
-    return check(name, first) * factor ** (
-        k // _check.whole(f"the rounds between steps of {name}", every)
-    )
+    steps = k // _check.whole(f"the rounds between steps of {name}", every)
+    if steps * math.log(factor) > math.log(_check.LARGEST):
+        raise ValueError(f"{name} grows without bound: {value!r} is infinite in round {k}")
+    return check(name, first) * factor**steps
 
 
 def for_clients(name, value, k, W, check=_check.positive):

@@ -243,12 +243,18 @@ class EarlyStopping(Callback):
     or None for the federation's own; of errors less is better.  ``validation_curve`` holds (round,
     value) of every measurement.
 
+    The run ends with its last models, not with those of ``best_round``.  As every draw is keyed,
+    the same run with so many ``rounds`` ends with these; a checkpoint of the round saves the time.
+
     >>> import pfl_lib
     >>> fed, validation = pfl_lib.example().hold_out(share=0.2)
     >>> stopping = EarlyStopping(validation, patience=2)
     >>> method = pfl_lib.algorithm("fedavg")
     >>> history = pfl_lib.run(method, fed, rounds=60, callbacks=[stopping], progress=False)
     >>> history.rounds[-1] < 60 and history.stopped.startswith("validation accuracy did not")
+    True
+    >>> best = pfl_lib.run(method, fed, rounds=stopping.best_round, progress=False)
+    >>> best.last == history.mean[stopping.best_round - 1]
     True
     """
 

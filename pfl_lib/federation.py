@@ -189,6 +189,7 @@ def check_work(fed: Federation, work: Work, clients: Sequence[int]) -> None:
                 f"rows[{name!r}] must have one row for each of the {len(clients)} clients in "
                 f"who, got {len(rows)}"
             )
+        _check.on_device(f"rows[{name!r}]", rows, fed.device)
     w = work.rows["w"]
     if w.shape[1:] != (fed.d,):
         raise ValueError(f"models must have {fed.d} parameters, got shape {tuple(w.shape)}")
@@ -214,6 +215,7 @@ def check_models(fed: Federation, w: Any, clients: Sequence[int], split: str) ->
         )
     if w.dtype != fed.dtype:
         raise TypeError(f"w must be {fed.dtype} as the federation is, got {w.dtype}")
+    _check.on_device("w", w, fed.device)
 
 
 _deprecated.keep_former_names(__name__)

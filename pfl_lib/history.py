@@ -55,8 +55,8 @@ class History:
 
     @property
     def last(self):
-        """Mean accuracy in the last recorded round."""
-        return self.mean[-1]
+        """Mean accuracy in the last recorded round; NaN before the first."""
+        return self.mean[-1] if self.accuracy else math.nan
 
     @property
     def best(self):
@@ -76,13 +76,15 @@ class History:
         if round_ is not None and _check.whole("round_", round_, at_least=0) not in self.rounds:
             some = ", ".join(map(str, self.rounds[:10])) + ", …" * (len(self.rounds) > 10)
             raise ValueError(f"round_ must be one that was recorded ({some}), got {round_!r}")
+        if not self.rounds:
+            raise ValueError("the History has no clients yet: nothing was measured")
         at = -1 if round_ is None else self.rounds.index(round_)
         return torch.tensor(self.accuracy[at])
 
     def worst(self, share=0.1):
         """Mean accuracy of the worst ``share`` of the clients in the last recorded round."""
         share = _check.between("share", share, 0, 1, "(]")
-        return _worst(self.accuracy[-1], share, self.metric)
+        return _worst(self.accuracy[-1] if self.accuracy else [], share, self.metric)
 
     def measurements(self):
         """What was measured in each recorded round: means over the clients, by name."""
@@ -138,8 +140,8 @@ class History:
             "best": self.best,
             "best round": self.best_round,
             "worst 10 %": self.worst(),
-            "seconds": self.seconds[-1],
-            "sent": self.sent[-1],
+            "seconds": sum(self.seconds[-1:]),
+            "sent": sum(self.sent[-1:]),
             "tested": self.tested,
             **{f"last ({name})": _mean(rows[-1]) for name, rows in self.extra_models.items()},
         }
@@ -169,7 +171,7 @@ class History:
     def save(self, path):
         """Write the record as JSON, atomically."""
         text = json.dumps(self.record())
-        atomic_write(_check.path("path", path), lambda side: side.write_text(text))
+        atomic_write(_check.file("path", path), lambda side: side.write_text(text))
 
     @classmethod
     def load(cls, path):

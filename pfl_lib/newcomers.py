@@ -84,7 +84,7 @@ def serve_newcomers(
     checked_federation("fed", fed)
     _check_newcomers(fed, checked_federation("newcomers", newcomers))
     fresh = method.start(fed)
-    wrong = [n for n in fresh if n not in state or state[n].shape != fresh[n].shape]
+    wrong = [n for n in fresh if getattr(state.get(n), "shape", None) != fresh[n].shape]
     if wrong:
         raise ValueError(
             f"state must be that of a run of {method.label} on fed with {wrong[0]} of shape "

@@ -25,6 +25,8 @@ BROKEN = ("stop", "drop", "restore")
 ADVICE = "a smaller learning rate, or a smaller step on the server, usually helps"
 
 
+@torch.inference_mode(False)
+@_check.keywords
 def run(
     algorithm: Algorithm | str,
     fed,
@@ -73,6 +75,8 @@ def run(
     if state_folder is not None and fed.device.type != "cpu":
         raise ValueError(f"state_folder must be None on {fed.device}: files hold tensors of a CPU")
     tested = None if test_clients is None else checked_clients(fed, test_clients, "test_clients")
+    if tested == []:
+        raise ValueError("test_clients must hold at least one client; None tests all")
     callbacks = _checked_callbacks(callbacks)
     _check.flag("progress", progress)
 
@@ -333,6 +337,11 @@ def _measure(now: Moment, broken: str, tested: list[int] | None) -> None:
 def _refuse_broken_models(algorithm, changed, k):
     """Stop if the server's step made values non-finite; the clients' models were checked before."""
     for name, tensor in changed.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(
+                f"{algorithm.label}, round {k + 1}: {name} of the state must be a tensor, got "
+                f"{tensor!r}"
+            )
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise FloatingPointError(
                 f"{algorithm.label}, round {k + 1}: the server's step left {name} no longer "

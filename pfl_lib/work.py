@@ -212,6 +212,14 @@ class Work:
             _check.one_of("optimizer", self.optimizer, OPTIMIZERS)
         if not isinstance(self.uploaded, bool):
             raise TypeError(f"uploaded must be True or False, got {self.uploaded!r}")
+        _check_numbers(self)
+
+
+def _check_numbers(work):
+    """Refuse numbers that nobody would read."""
+    if work.numbers and work.step == "descend":
+        got = dict(work.numbers)
+        raise ValueError(f"numbers must be empty: step 'descend' reads none, got {got!r}")
 
 
 def local_step(name):
@@ -335,6 +343,8 @@ def _checked_mask(fed, mask):
             f"mask must have shape ({fed.d},), the same coordinates for all clients; "
             f"got {tuple(mask.shape)}"
         )
+    if mask.dtype != torch.bool and not ((mask == 0) | (mask == 1)).all():
+        raise ValueError("mask must be True or False, or 1 and 0; got other numbers among them")
     return mask.to(fed.device, fed.dtype)
 
 

@@ -21,9 +21,10 @@ from tests.support.paths import ROOT
 OWN = ("pfl_lib", "devtools", "tests", "benchmarks")
 #: Of code, without docstrings, in the library without pfl_lib.book.  The rebuilt house had 9,000;
 #: since then came models and data that people have, fourteen methods, privacy, and several devices;
-#: the last hundred are checks of what would flatter a result in silence: leaks, shuffled rows.
+#: the last two hundred check what would flatter a result in silence, or fail late: leaks, shuffled
+#: rows, newcomers who are members, modules without a gradient.
 #: Names that are kept for one more version are not counted: they leave with it.
-MOST_LINES = 12_600
+MOST_LINES = 12_700
 
 
 def module_name(path):

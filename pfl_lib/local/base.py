@@ -92,7 +92,8 @@ class ModelFederation(DeprecatedTrain):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(keyed_generator(self.init_seed, "initial model").initial_seed())
             module = model if isinstance(model, nn.Module) else models.build(model, form)
-        _check_output(module, form, self.loss)
+        _check_module(module)
+        _check_output(module, form, self.loss, dry=self._given_module)
         state = state_buffers(module, _some_samples(module, form)) if _may_vary(module) else ()
         self.network = Network(module, state, self.device, self.dtype)
         self.network.objective, self.network.precision = self.loss, self.precision
@@ -250,7 +251,7 @@ def checked_device(device: str | torch.device | None) -> torch.device:
             f"device must be None, or a device of torch such as 'cpu' or 'cuda:0', got {device!r}"
         ) from error
     try:
-        torch.empty(0, device=found)
+        torch.empty(0, device=found).tolist()  # the device 'meta' holds no numbers
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         here = ", ".join(repr(name) for name in present_devices())
         why = str(error).splitlines()[0]
@@ -297,32 +298,67 @@ def _some_samples(module: nn.Module, form: SampleForm) -> Tensor:
     return x.to(next((p.device for p in module.parameters()), x.device))
 
 
-@torch.no_grad()
-def _check_output(module: nn.Module, form: SampleForm, loss: str) -> None:
-    """Refuse a module whose output does not fit the classes, or the targets, of such samples."""
+def _check_module(module: nn.Module) -> None:
+    """Refuse modules that cannot be called with other parameters than their own."""
+    parallel = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+    for part in module.modules():
+        kind = type(part).__name__
+        if isinstance(part, parallel):
+            raise ValueError(f"model must be the module inside {kind}: give model.module")
+        if isinstance(part, torch.jit.ScriptModule) or hasattr(part, "_orig_mod"):
+            raise ValueError(f"model must be a plain nn.Module, as it was before {kind}")
+        if any(nn.parameter.is_lazy(p) for p in part.parameters(recurse=False)):
+            raise ValueError(f"model must know its sizes: call it once on a batch for {kind}")
     refuse_unsupported(module)
     if any(parameter.is_meta for parameter in module.parameters()):
         raise ValueError("model must hold numbers; its parameters are on the device 'meta'")
-    x = _some_samples(module, form)
-    module = copy.deepcopy(module).float().eval()
-    try:
-        out = module(x)
-    except (RuntimeError, TypeError, ValueError, IndexError) as error:
-        raise ValueError(
-            f"{type(module).__name__} cannot take samples of {form.name}, a batch of which has "
-            f"shape {tuple(x.shape)}: {error}"
-        ) from error
-    wanted = len(form.classes)
-    if loss != "cross_entropy" and out.shape != (len(x), wanted):
-        raise ValueError(
-            f"{type(module).__name__} must give shape ({len(x)}, {wanted}) for {len(x)} samples, "
-            f"one number for each target of {form.name}; it gives {tuple(out.shape)}"
-        )
-    if out.ndim != 2 or out.shape[1] < wanted:
-        raise ValueError(
-            f"{type(module).__name__} must give {wanted} numbers for a sample, one for "
-            f"each class of {form.name}; it gives shape {tuple(out.shape)} for {len(x)} samples"
-        )
+
+
+@torch.enable_grad()
+def _check_output(module: nn.Module, form: SampleForm, loss: str, dry: bool) -> None:
+    """Refuse a module whose output does not fit the classes, or the targets, of such samples; of
+    one from elsewhere (``dry``) also in training, and where no gradient comes back."""
+    x, kind = _some_samples(module, form), type(module).__name__
+    module = copy.deepcopy(module).float()
+    for training in (False, True)[: 1 + dry]:
+        try:
+            with torch.random.fork_rng(devices=[]):
+                out = module.train(training)(x)
+        except _FROM_FORWARD as error:
+            raise ValueError(
+                f"{kind} cannot take samples of {form.name}, a batch of which has shape "
+                f"{tuple(x.shape)}: {error}"
+            ) from error
+        _check_form(out, kind, len(x), form, loss)
+    if dry:
+        trained = [p for p in module.parameters() if p.requires_grad]
+        try:
+            found = torch.autograd.grad(out.sum(), trained, allow_unused=True)
+        except RuntimeError as error:
+            raise ValueError(
+                f"{kind} gives no gradient ({error}): forward must not use detach, no_grad, .data "
+                "or numpy between the parameters and its output"
+            ) from error
+        if all(g is None for g in found):
+            raise ValueError(f"{kind} gives no gradient: its output uses none of its parameters")
+
+
+_FROM_FORWARD = (
+    RuntimeError, TypeError, ValueError, IndexError, AttributeError, KeyError, AssertionError
+)  # fmt: skip
+
+
+def _check_form(out: Any, kind: str, count: int, form: SampleForm, loss: str) -> None:
+    wanted, exact = len(form.classes), loss != "cross_entropy"
+    what = "target" if exact else "class"
+    right = f"{kind} must give one number for each {what} of {form.name}, in a tensor of shape "
+    right += f"({count}, {wanted}) for {count} samples"
+    if not isinstance(out, Tensor):
+        raise TypeError(f"{right}; it gives {type(out).__name__}: return the logits alone")
+    if out.ndim != 2 or len(out) != count or out.shape[1] < wanted or not out.is_floating_point():
+        raise ValueError(f"{right}; it gives {out.dtype} of shape {tuple(out.shape)}")
+    if exact and out.shape[1] != wanted:
+        raise ValueError(f"{right}; it gives shape {tuple(out.shape)}")
 
 
 @torch.no_grad()

@@ -87,6 +87,7 @@ class LocalFederation(ModelFederation):
     _why_not_stacked = ""
     _activations = 0
 
+    @_check.keywords
     def __init__(
         self,
         data: Dataset,
@@ -246,12 +247,27 @@ class LocalFederation(ModelFederation):
             pick.append(found.long().to(self.device))
         return pick
 
+    @torch.inference_mode(False)
+    @torch.enable_grad()
     def perform(self, work: Work, who: Tensor) -> dict[str, Tensor]:
         """Let the clients ``who`` do ``work``; returns the rows as they are afterwards."""
         clients = checked_clients(self, who)
         check_work(self, work, clients)
         if not clients:
             return dict(work.rows)
+        try:
+            return self._perform(work, clients)
+        except KeyError as error:
+            if error.args[0] in (*work.rows, *work.shared, *work.numbers):
+                raise
+            raise ValueError(
+                f"step {work.step!r} asks for {error}, which the work lacks: it has the rows "
+                f"{sorted(work.rows)}, shared {sorted(work.shared)}, numbers {sorted(work.numbers)}"
+            ) from error
+
+    def _perform(self, work: Work, clients: Sequence[int]) -> dict[str, Tensor]:
+        rows = {n: r.clone() if r.is_inference() else r for n, r in work.rows.items()}
+        work = replace(work, rows=rows)
         task = Task(self.network, work, self.settings, self._train_samples, clients, self.k)
         engine = self._engine()
         if engine == "loop":

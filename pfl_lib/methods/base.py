@@ -41,8 +41,20 @@ class State(Mapping[str, Any]):
 
     def put(self, who: Tensor, **rows: Tensor) -> "State":
         """The state with the rows of the clients ``who`` replaced."""
+        self._check_rows(who, rows)
         new = {name: self[name].index_copy(0, who, r) for name, r in rows.items()}
         return State(**{**self._tensors, **new})
+
+    def _check_rows(self, who: Tensor, rows: Mapping[str, Tensor]) -> None:
+        for name, new in rows.items():
+            old = self._tensors[_check.one_of("name of rows", name, self)]
+            shape = (len(_check.numbers("who", who)), *old.shape[1:])
+            if getattr(new, "shape", None) != shape or new.dtype != old.dtype:
+                got = f"{new.dtype} of {tuple(new.shape)}" if isinstance(new, Tensor) else new
+                raise ValueError(
+                    f"{name} must be {old.dtype} of shape {shape}, one row per client of who; "
+                    f"got {got!s}"
+                )
 
     def set(self, **tensors: Any) -> "State":
         """The state with whole tensors replaced or added."""
@@ -128,6 +140,8 @@ class Algorithm:
 
     def round(self, state: State, fed, who: Tensor) -> State:
         """One round with the clients ``who``."""
+        if not isinstance(state, State):
+            raise TypeError(f"state must be the State of the round before, got {state!r}")
         received = self.download(state, fed, who)
         done = self.local(state, received, fed, who)
         return self.upload(state, done, fed, who)

@@ -245,7 +245,8 @@ class FedAMP(MessagePassing):
         if (self.alpha is None) == (self.self_weight is None):
             raise ValueError(
                 "give either alpha (the theorems' form) or self_weight (the experiments' form), "
-                f"got alpha={self.alpha!r} and self_weight={self.self_weight!r}"
+                f"got alpha={self.alpha!r} and self_weight={self.self_weight!r}; for example "
+                + ", ".join(f"{name}={value}" for name, value in self.needs.items())
             )
         if self.half_kernel and self.attention != "negative_exponential":
             raise ValueError(

@@ -81,7 +81,7 @@ class OracleGroups(ClusterModels):
                 )
             return fed.groups
         if not isinstance(groups, Sequence):
-            return torch.arange(fed.m) % groups
+            return torch.arange(fed.m) % _check.whole("groups", groups, at_most=fed.m)
         if len(groups) != fed.m:
             raise ValueError(
                 f"groups must hold one number for each of the {fed.m} clients, got {len(groups)}"

@@ -110,7 +110,10 @@ def conflicting_labels(partition, data, shift=2):
     check_arguments(partition=partition, data=data)
     if partition.groups is None:
         raise ValueError(f"the partition {partition.name!r} has no hidden groups to set at odds")
-    _check.whole("shift", shift, at_most=10**6)
+    if _check.whole("shift", shift, at_most=10**6) % len(data.classes) == 0:
+        raise ValueError(
+            f"shift must rename classes: {shift} is a multiple of all {len(data.classes)} of them"
+        )
     if partition.labels is not None:
         raise ValueError(
             "the partition has label noise, whose wrong labels would keep the old names; first "

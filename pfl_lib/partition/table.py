@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -171,7 +170,7 @@ class Partition:
 
     def save(self, path):
         """Write an .npz file without pickles, atomically."""
-        path = Path(path)
+        path = _check.file("path", path)
         arrays = {
             "about": np.array(json.dumps([self.name, self.seed, self.about])),
             **_joined("train", self.train),
@@ -229,6 +228,7 @@ def load(path):
     """The partition that :meth:`Partition.save` wrote.
 
     >>> import tempfile
+    >>> from pathlib import Path
     >>> import pfl_lib
     >>> data = pfl_lib.data.load("digits")
     >>> path = Path(tempfile.mkdtemp()) / "clients.npz"

@@ -118,6 +118,16 @@ def clients():
 
 
 @cache
+def late():
+    """Two clients who hold other samples than those of ``small``."""
+    clients = partition.set_aside(partition.iid(digits(), clients=6), [4, 5])[1]
+    rest = torch.arange(digits().n_train)[~torch.isin(
+        torch.arange(digits().n_train), torch.cat(small().partition.train))]  # fmt: skip
+    own = replace(clients, train=rest[:12].split(6))
+    return small().replace(partition=own)
+
+
+@cache
 def small():
     return pfl_lib.Federation(digits(), clients(), "mlp", batch_size=3, device="cpu")
 
@@ -181,6 +191,8 @@ TABLE = {
                 lambda: split([[0], [1]], [[1500], []]),
                 lambda: split([[0, 99999]], [[1500]]),
                 lambda: split([[-1]], [[1500]]),
+                lambda: split([[0, 1]], [[1, 1500]]),
+                lambda: split([[0, 0]], [[1500]]),
                 lambda: split([], []),
                 lambda: split([[0]], [[1500]], labels=[torch.tensor([-1])]),
                 lambda: split([[0]], [[1500]], labels=[torch.tensor([10])]),
@@ -262,7 +274,7 @@ TABLE = {
     "History.worst": Row(lambda share: _measured().worst(share), {"share": 0.1},
                          {"share": (*SHARE, 0)}),
     "History.save": Row(lambda path: _measured().save(path), {"path": "file.json"},
-                        {"path": (None, 3, "")}),
+                        {"path": (None, 3, "", ".")}),
     "History.load": Row(pfl_lib.History.load, {"path": lambda: _saved()},
                         {"path": (None, 3, "", "missing.json")}, {"path": "path|json|No such"}),
     "Federation.hold_out": Row(
@@ -277,13 +289,13 @@ TABLE = {
     ),
     "pfl_lib.serve_newcomers": Row(
         pfl_lib.serve_newcomers,
-        {"method": lambda: pfl_lib.algorithm("fedavg"), "fed": small, "newcomers": small,
+        {"method": lambda: pfl_lib.algorithm("fedavg"), "fed": small, "newcomers": late,
          "state": lambda: pfl_lib.algorithm("fedavg").start(small())},
         {
             "method": ("fedavgg", None, 3),
             "state": (*TYPE, methods.State, lambda: pfl_lib.methods.State(w=W)),
             "fed": (*TYPE, pfl_lib.Federation),
-            "newcomers": (*TYPE, lambda: pfl_lib.example("logistic_regression")),
+            "newcomers": (*TYPE, small, lambda: pfl_lib.example("logistic_regression")),
         },
     ),
     "pfl_lib.compare": Row(
@@ -647,9 +659,9 @@ TABLE = {
     ),
     "newcomers.compare_newcomers": Row(
         newcomers.compare_newcomers,
-        {"fed": small, "newcomers": small, "rounds": 1, "algorithms": {"a": "fedavg"},
+        {"fed": small, "newcomers": late, "rounds": 1, "algorithms": {"a": "fedavg"},
          "progress": False},
-        {"fed": TYPE, "newcomers": (*TYPE, lambda: pfl_lib.example("logistic_regression")),
+        {"fed": TYPE, "newcomers": (*TYPE, small, lambda: pfl_lib.example("logistic_regression")),
          "rounds": WHOLE, "algorithms": ({}, "a", 3, {"a": None})},
         {"algorithms": "algorithms?"},
     ),
