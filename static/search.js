@@ -102,7 +102,7 @@
   // and without code, unless the word is nowhere else.
   const readable = (text) =>
     text
-      .replace(/\\[a-zA-Z]+/g, (word) => LETTERS[word.slice(1)] ?? " ")
+      .replace(/\\([a-zA-Z]+)/g, (_, name) => LETTERS[name] ?? LETTERS[name.toLowerCase()]?.toUpperCase() ?? " ")
       .replace(/\\[^a-zA-Z]|[{}$]/g, "")
       .replace(/\s+/g, " ");
   const toText = Search.htmlToText;

@@ -60,7 +60,7 @@ def test_the_picture_in_the_margin_changes_as_one_reads(site, open_page):
         at_step(page, step)
         assert page.evaluate(SEEN) == [f"Step {shown}"]
         box = page.locator(".pfl-stage").bounding_box()
-        assert box["y"] >= 0 and box["y"] + box["height"] < 900 and box["width"] > 180
+        assert box["y"] >= 0 and box["y"] + box["height"] < 900 and box["width"] > 225
     assert page.locator("figure[id^=fig-story] svg").count() == 6
 
 

@@ -138,6 +138,11 @@ def test_search_shows_the_text_and_not_its_frame(site, open_page):
     page.wait_for_selector("#search-results .context")
     first = page.locator("#search-results .context").first.inner_text()
     assert "σ" in first and "\\" not in first  # formulas as letters write them
+    letters = page.evaluate(
+        """() => Search.htmlToText('<article class="bd-article">FedALA: '
+        + '<span class="math">\\\\hat\\\\Theta_i = \\\\sigma W_i</span></article>')"""
+    )
+    assert letters.split() == ["FedALA:", "Θ_i", "=", "σ", "W_i"]
 
 
 def test_every_chapter_leads_to_its_own_situation(site, open_page):
