@@ -486,7 +486,7 @@ def soaked(measured):
         early, late = (v for k, v in measured.items() if k.startswith("MiB at most"))
         differs = measured["differs from the run in peace"]
         return (
-            f"{measured['parameters']:,} parameters a model; "
+            f"{measured['parameters']:,} parameters per model; "
             f"{measured['kills']} kills; results that differ: {len(differs)}; "
             f"{early:.0f} MiB at first, {late:.0f} later ({measured['growth']:.1%} more)"
         )
@@ -510,7 +510,7 @@ def soaked(measured):
         ever = max(later, measured["MiB at most, ever"])  # the system's two counts differ a little
         return (
             f"{measured['method']}, {measured['rounds']} rounds, {measured['parameters']:,} "
-            f"parameters a model: {first:,} MiB when the first rounds begin, at most {later:,} "
+            f"parameters per model: {first:,} MiB when the first rounds begin, at most {later:,} "
             f"when later ones do, never more than {ever:,}"
         )
     tried, refused = (sum(m[what] for m in measured.values()) for what in ("tried", "refused"))

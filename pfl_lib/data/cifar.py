@@ -88,7 +88,7 @@ def _from_archive(name, about, archive):
             def read(file):
                 member = tar.extractfile(f"{about['folder']}/{file}")
                 if member is None:
-                    raise OSError(f"{file} is no file")
+                    raise OSError(f"{file} is not a regular file")
                 raw = member.read(_AT_MOST + 1)
                 if len(raw) > _AT_MOST:
                     raise OSError(f"{file} is longer than {_AT_MOST:,} bytes")

@@ -51,7 +51,7 @@ class LocalNetwork:
     def __enter__(self):
         if not (BIN / "flower-superlink").exists():
             raise ImportError(
-                f"there is no Flower beside {sys.executable}: pip install 'pfl_lib[flower]'"
+                f"Flower is not installed for {sys.executable}: pip install 'pfl_lib[flower]'"
             )
         self.home = Path(tempfile.mkdtemp(prefix="pfl-"))
         self.port, *self.node_ports = _free_ports(1 if self.simulation else 1 + self.clients)

@@ -70,7 +70,7 @@ def decode(name, data, *, most, shape=None, dtype=None):
         version = np.lib.format.read_magic(file)
         header = np.lib.format.read_array_header_1_0(file) if version == (1, 0) else None
     except ValueError as error:
-        raise ValueError(f"array {name!r} is no plain .npy array: {error}") from None
+        raise ValueError(f"array {name!r} is not a plain .npy array: {error}") from None
     if header is None:
         raise ValueError(f"array {name!r} must be .npy version (1, 0), got {version}")
     found_shape, fortran, found = header
@@ -82,7 +82,7 @@ def decode(name, data, *, most, shape=None, dtype=None):
     if count > most or len(data) - file.tell() != count * found.itemsize:
         raise ValueError(
             f"array {name!r} must hold at most {most} numbers and nothing else; it says "
-            f"{found_shape} of {found} and brings {len(data) - file.tell()} bytes"
+            f"{found_shape} of {found} but is followed by {len(data) - file.tell()} bytes"
         )
     if shape is not None and tuple(found_shape) != tuple(shape):
         raise ValueError(f"array {name!r} must have shape {tuple(shape)}, got {found_shape}")
@@ -193,7 +193,7 @@ def unpack_rows(parcel, work, row):
     for name, data in parcel.arrays.items():
         part, _, rest = name.partition(".")
         if part != "rows" or rest not in done:
-            raise ValueError(f"nobody asked for an array {name!r}")
+            raise ValueError(f"unexpected array {name!r}: it was not asked for")
         like = done[rest]
         tensor = decode(name, data, most=like.numel(), shape=like.shape, dtype=like.dtype)
         done[rest] = tensor.to(like.device)

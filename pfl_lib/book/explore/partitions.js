@@ -32,7 +32,7 @@ export default explorer({
     }),
     choice("draw", { label: "Draw", options: { 0: "1", 1: "2", 2: "3" } }),
     slider("share", {
-      label: "share of own classes",
+      label: "share of a client's own classes",
       values: SHARES,
       off: not("grouped"),
       show: (v) => `${number(100 * v)} %`,

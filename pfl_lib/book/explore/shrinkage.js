@@ -97,7 +97,7 @@ export default explorer({
     {
       name: "Few patients",
       set: (s) => ({ ...s, patients: 2, tau: 1, lam: 0.89 }),
-      why: "Two patients each: an own mean is mostly luck, and the best mixture is nearly the common mean.",
+      why: "With two patients each, a hospital's mean is mostly luck, and the best mixture is nearly the common mean.",
     },
     {
       name: "Many patients",
