@@ -51,6 +51,7 @@ NAMES = {
     "federation.ENGINES": "local.federation.ENGINES",
     "federation.NORMALISE_ONCE": "local.federation.NORMALIZE_ONCE",
     "flower.apps.GridPost": "flower.apps.GridTransport",
+    "metrics.text_table": "book.experiments.table",
     "methods._similar_updates.SubclassPersonalised": "methods._similar_updates.SimilarUpdates",
 }
 #: Modules that nothing has replaced one to one, and what to do instead.

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from pfl_lib import _check, _objectives
-from pfl_lib._show import table
+from pfl_lib import _check, _deprecated, _objectives
 from pfl_lib.data.dataset import Dataset
 from pfl_lib.history import History
 from pfl_lib.partition import Partition
@@ -29,7 +28,6 @@ __all__ = [
     "label_shares",
     "mae",
     "majority_accuracy",
-    "text_table",
     "total_variation",
     "wilcoxon",
     "win_rate",
@@ -322,17 +320,6 @@ def accuracy_error(accuracy, samples):
     return math.sqrt(accuracy * (1 - accuracy) / _check.whole("samples", samples))
 
 
-def text_table(rows, columns, digits=3):
-    """Numbers (or words) under their column heads; ``rows`` is name: one entry per column.
-
-    >>> print(text_table({"alone": (0.5, 20), "together": (0.75, "all")}, ("accuracy", "samples")))
-              accuracy  samples
-    alone        0.500       20
-    together     0.750      all
-    """
-    return table(rows, columns, digits=digits)
-
-
 # ---- inside ----------------------------------------------------------------------------------
 
 
@@ -429,3 +416,6 @@ def _accuracies(name, values):
     if wrong:
         raise ValueError(f"{what}; got {values[wrong[0]]:g} for client {wrong[0]}")
     return values
+
+
+_deprecated.keep_former_names(__name__)

@@ -144,17 +144,6 @@ def test_accuracy_error_is_binomial():
     assert draws.std() == pytest.approx(metrics.accuracy_error(0.9, 40), rel=0.02)
 
 
-def test_text_table_takes_tensors_words_and_numbers():
-    rows = {"a": torch.tensor([0.25, 1.0]), 2: (np.float64(0.5), "–")}
-    lines = str(metrics.text_table(rows, (10, "last"), digits=1)).splitlines()
-    assert [line.split() for line in lines] == [
-        ["10", "last"],
-        ["a", "0.2", "1.0"],
-        ["2", "0.5", "–"],
-    ]
-    assert len({len(line) for line in lines}) == 1
-
-
 @pytest.mark.parametrize(
     ("call", "names"),
     [
@@ -165,7 +154,6 @@ def test_text_table_takes_tensors_words_and_numbers():
         (lambda: metrics.total_variation(torch.zeros(2, 3)), "counts"),
         (lambda: metrics.effective_clients([3, 0]), "sizes"),
         (lambda: metrics.accuracy_error(0.5, 0), "samples"),
-        (lambda: metrics.text_table({"a": (1, 2)}, ("one",)), "rows"),
     ],
 )
 def test_bad_input_is_refused(call, names):

@@ -198,6 +198,7 @@ def test_settings_print_and_escape(capsys):
     assert "sigma=100.0" in repr(found)
     text = papers.settings("spfl", "mnist")._repr_html_()
     assert html.escape("'softmax'") in text and "'softmax'" not in text
+    assert 'tabindex="0" role="region"' in text  # a wide table scrolls, by keyboard too
 
 
 # --- tables: shape, printing, transcription ---------------------------------------------------

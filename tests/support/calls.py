@@ -1027,7 +1027,7 @@ NO_ROW = {  # public, and why there is nothing to refuse
     "experiments.result_files": "a pattern; what does not match is not there",
     **{f"papers.{n}": "what papers.table and papers.settings give" for n in ("PAPERS", "Cell",
        "Schedule", "Settings", "Table")},
-    **{n: "what metrics or experiments give" for n in ("metrics.Wilcoxon", "metrics.text_table",
+    **{n: "what metrics or experiments give" for n in ("metrics.Wilcoxon",
        "experiments.Results", "experiments.Case", "experiments.round_work",
        "experiments.table", "experiments.Folded")},
 }  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from pfl_lib._check import one_of
+from pfl_lib._show import Shown
 from pfl_lib.book.papers._given import (
     DATA,
     GRIDS,
@@ -99,16 +100,9 @@ class Settings(Mapping):
         return f"<Settings {self._title()}: {', '.join(f'{n}={self[n]!r}' for n in self)}>"
 
     def _repr_html_(self):
-        rows = "".join(
-            f'<tr><th scope="row"><code>{html.escape(name)}</code></th>'
-            f"<td>{html.escape(repr(entry.value))}</td><td>{html.escape(entry.source)}</td></tr>"
-            for name, entry in self._values.items()
-        )
-        return (
-            f'<p>{html.escape(self._title())}</p><table class="table">'
-            f"<thead><tr><th>name</th><th>value</th><th>source</th></tr></thead>"
-            f"<tbody>{rows}</tbody></table><p>{html.escape(self._open())}</p>"
-        )
+        rows = [(name, repr(entry.value), entry.source) for name, entry in self._values.items()]
+        shown = Shown(("name", "value", "source"), rows, note=self._open())
+        return f"<p>{html.escape(self._title())}</p>{shown._repr_html_()}"
 
 
 def settings(method, data=None, partition=None, paper=None):

@@ -12,6 +12,7 @@ from functools import cache
 from importlib.resources import files
 
 from pfl_lib._check import one_of
+from pfl_lib._show import Shown
 
 #: How each paper is called in this package, and how it is cited in words.
 PAPERS = {
@@ -128,20 +129,12 @@ class Table:
         return remarks + (["Errata: " + ", ".join(self.errata)] if self.errata else [])
 
     def _repr_html_(self):
-        def line(tag, first, texts):
-            cells = "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
-            return f'<tr><th scope="row">{html.escape(first)}</th>{cells}</tr>'
-
-        head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in self.columns)
-        body = "".join(
-            line("td", name, [cell.text or "–" for cell in row])
-            for name, row in zip(self.rows, self.cells)
-        )
+        rows = [(name, *(c.text or "–" for c in row)) for name, row in zip(self.rows, self.cells)]
         remarks = "".join(f"<p>{html.escape(text)}</p>" for text in self._remarks() if text)
         return (
             f"<p>{html.escape(self.title)} [{html.escape(self.source)}]<br>"
-            f'{html.escape(self.measures)}</p><table class="table">'
-            f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table>{remarks}"
+            f"{html.escape(self.measures)}</p>"
+            f"{Shown(('', *self.columns), rows)._repr_html_()}{remarks}"
         )
 
 
