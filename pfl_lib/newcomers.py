@@ -118,9 +118,8 @@ def compare_newcomers(
     """
     checked_federation("fed", fed)
     if algorithms is None:
-        algorithms = {m.label: m(**m.needs) for m in methods.BY_NAME.values()}
-        if fed.groups is None:
-            del algorithms[methods.BY_NAME["oracle-groups"].label]
+        fits = [m for m in methods.BY_NAME.values() if fed.groups is not None or not m.needs_groups]
+        algorithms = {m.label: m(**m.needs) for m in fits}
     _check_newcomers(fed, checked_federation("newcomers", newcomers))
     if not isinstance(algorithms, Mapping) or not algorithms:
         raise TypeError(f"algorithms must be methods by name, got {algorithms!r}")

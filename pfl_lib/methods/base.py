@@ -123,6 +123,7 @@ class Algorithm:
     # ---- properties
     partial: ClassVar[bool] = True  # may clients stay away from a round?
     handed: ClassVar[str] = ""  # the one model each client receives to begin from, if it does
+    needs_groups: ClassVar[bool] = False  # does it need clients whose groups are known?
     #: hyper-parameters without a usable default, with examples
     needs: ClassVar[Mapping[str, Any]] = {}
 

@@ -56,6 +56,7 @@ class OracleGroups(ClusterModels):
         "Only for clients that were made with groups, or whose groups are given; with a single "
         "group it is FedAvg. It is no upper bound for methods that also fit each client."
     )
+    needs_groups = True
     equations = ["eq-cluster-average"]
     paper = "McMahan et al. 2017, Algorithm 1, once for each group"
     weights_by = "the true groups, then sample counts"
