@@ -25,17 +25,24 @@
   // A table that is wider than its box says so.
   const BOXES =
     ".pst-scrollable-table-container, .cell_output [role='region'], .pfl-sortable-box, .pfl-matrix-box, .pfl-columns";
+  const byKeyboard = (box) => {
+    if (box.clientWidth + 1 < box.scrollWidth) box.tabIndex = 0;
+    else box.removeAttribute("tabindex");
+  };
   const look = (box) => {
     box.classList.toggle("pfl-goes-on", box.scrollLeft + box.clientWidth < box.scrollWidth - 4);
-    if (box.localName !== "pre") return;
-    if (box.clientWidth < box.scrollWidth) box.tabIndex = 0; // so that it scrolls by keyboard
-    else box.removeAttribute("tabindex");
+    if (box.localName === "pre") byKeyboard(box);
   };
   const size = new ResizeObserver((seen) => seen.forEach(({ target }) => look(target)));
   for (const box of document.querySelectorAll(BOXES)) {
     size.observe(box);
     box.addEventListener("scroll", () => look(box), { passive: true });
   }
+  // A formula that is wider than a phone scrolls, too; it is there once it has been typeset.
+  const typeset = new ResizeObserver((seen) => {
+    for (const { target } of seen) [target, ...target.querySelectorAll("mjx-container")].forEach(byKeyboard);
+  });
+  for (const formula of document.querySelectorAll(".bd-article div.math")) typeset.observe(formula);
 
   // Paper is white: a page in dark mode is printed in light mode.
   const html = document.documentElement;

@@ -71,6 +71,19 @@ def test_colours_can_be_read(site, tab, name):
     assert tab.evaluate(VIOLATIONS, COLOURS) == [], "in dark mode"
 
 
+@pytest.mark.parametrize("name", [*KINDS, "book/notation"])
+def test_a_phone_is_accessible_too(site, tab, name):
+    """There formulas, printed tables and code are wider than the page and scroll."""
+    tab.set_viewport_size({"width": 390, "height": 844})
+    tab.emulate_media(color_scheme="light")
+    tab.goto(f"{site}/{name}.html")
+    settled(tab)
+    tab.evaluate(AXE)
+    found = tab.evaluate(VIOLATIONS, NO_COLOURS)
+    tab.set_viewport_size({"width": 1280, "height": 900})
+    assert found == []
+
+
 @pytest.mark.parametrize("name", THE_REST)
 def test_what_is_no_page_of_the_book_is_accessible(site, tab, name):
     look(tab, f"{site}/{name}")
