@@ -458,6 +458,11 @@ def test_rows_with_older_settings_are_told():
         return older(Results({"experiment": "fedala_x", "runs": [run]}))
 
     assert notes(**{"fedala.tol": 0.01, "fedphp.expected": 50, "pfedme.restart": False}) == []
+    assert notes(algorithm="apple", **{"apple.p_gradient": "tensor mean"}) == []
+    assert "mean over each tensor" in notes(algorithm="apple")[0]  # as old rows have no such key
+    assert "public code goes on" in notes(algorithm="fedfomo")[0]
+    (words,) = notes(algorithm="fedala", **{"fedala.tol": 0.01})
+    assert "mix once more before the test" in words
     assert "threshold 0.1" in notes(**{"fedala.tol": 0.1})[0]
     assert (
         "a horizon of 100 rounds; its authors' would be 25"

@@ -4,18 +4,26 @@ from pfl_lib.book.experiments import overview, stored
 from pfl_lib.book.experiments.matrix import matrix
 
 RESULTS = stored()
-REPEATS = ("fedamp_columns",)  # as on the page
 
 
 def test_blue_is_rare():
-    laptop = {key: kept for key, kept in RESULTS.items() if key[1] == "laptop"}
-    rows = [row for _, rows in matrix(laptop, without=REPEATS).blocks.values() for row in rows]
+    laptop = {key: kept for key, kept in overview.counted(RESULTS).items() if key[1] == "laptop"}
+    rows = [row for _, rows in matrix(laptop).blocks.values() for row in rows]
     share = {}
     for both in (True, False):
         cells = [c for row in rows if row.both == both for c in row.cells.values()]
         share[both] = sum(c.points > 0 and not c.noise for c in cells) / len(cells)
         assert len(cells) > 50
     assert share[True] < 0.15 and share[False] > 2 * share[True]
+
+
+def test_no_summary_counts_sweeps_costs_or_other_readings():
+    shown = {row.experiment for _, rows in matrix().blocks.values() for row in rows}
+    assert shown and not shown & {*overview.APART}
+    ranked = [row[:3] for row in overview.standing(RESULTS).rows]
+    assert ranked == [row[:3] for row in overview.standing(overview.counted(RESULTS)).rows]
+    for name in overview.APART:
+        assert any(name == stored_name for stored_name, _ in RESULTS)
 
 
 def scaffold(scale, kinds=("iid", "pathological", "grouped")):

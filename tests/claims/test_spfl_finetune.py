@@ -42,6 +42,19 @@ def test_fine_tuned_it_is_then_ahead_of_spfl(case):
     assert here["FedAvg"] + best > here["SPFL"]
 
 
+@pytest.mark.parametrize(
+    ("case", "least", "most"), [("MNIST, non-IID", 0.1, 0.6), ("CIFAR10, non-IID", 1, 2)]
+)
+def test_so_it_is_where_the_way_is_chosen_for_both_on_the_first_seed(case, least, most):
+    reached = {}
+    for method in ("FedAvg", "SPFL"):
+        first, *others = [r["extra"]["after"] for r in FOUND.of(method, case)]
+        way = max(WAYS, key=first.get)
+        reached[method] = 100 * statistics.fmean(after[way] for after in others)
+    untuned = 100 * statistics.fmean(FOUND.values("SPFL", "last", case)[1:])
+    assert least < reached["FedAvg"] - max(reached["SPFL"], untuned) < most
+
+
 @pytest.mark.parametrize("case", SAME_CLASSES)
 def test_on_iid_data_tuning_the_common_model_does_harm(case):
     assert gain("FedAvg", "β/10, 100 steps", case) < 0

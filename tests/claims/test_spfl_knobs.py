@@ -36,6 +36,11 @@ def test_with_fewer_classes_spfl_rises_and_so_do_clients_on_their_own():
         assert at("k fewer")[method] > at("default")[method]
 
 
+def test_over_the_better_of_the_two_it_leads_by_two_points_with_four_and_six_classes_only():
+    lead = {knob: min(over(m, knob) for m in ("Separate", "FedAvg")) for knob in ORDER}
+    assert 1.5 < lead["k fewer"] < 2.5 and 1.5 < lead["default"] < 2.5 and lead["k more"] < 0.5
+
+
 def test_with_more_classes_spfl_is_further_ahead_of_separate_and_less_of_fedavg():
     alone, common = ([over(m, knob) for knob in ORDER] for m in ("Separate", "FedAvg"))
     assert alone == sorted(alone) and common == sorted(common, reverse=True)

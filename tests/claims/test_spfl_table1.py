@@ -1,9 +1,15 @@
 """What the page on SPFL's Table 1 says."""
 
+import re
+
 import pytest
+import torch
 
 from pfl_lib.book import papers
+from pfl_lib.book.experiments.methods import spfl_clients
+from pfl_lib.data import Dataset
 from tests.support.claims import first, gains, laptop, percent
+from tests.support.paths import ROOT
 
 FOUND = laptop("spfl_table1")
 OWN_CLASSES = pytest.mark.parametrize("case", ["MNIST, non-IID", "CIFAR10, non-IID"])
@@ -47,3 +53,19 @@ def test_the_papers_tables_1_and_7_are_apart_by_standard_deviations_on_cifar100(
     }
     assert first(apart) == "CIFAR100, IID" and min(apart.values()) >= 0
     assert apart["CIFAR100, IID"] > 3
+
+
+@pytest.mark.parametrize(
+    "name", ["spfl_table1", "spfl_layers", "spfl_knobs", "spfl_finetune", "plga_table2"]
+)
+def test_emnist_is_the_papers_edition_balanced(name):
+    text = (ROOT / "notebooks" / "experiments" / f"{name}.ipynb").read_text(encoding="utf-8")
+    assert "emnist_balanced" in text and not re.search(r"emnist(?!_balanced)", text)
+
+
+def test_emnist_balanced_deals_32_classes_to_each():
+    y, names = torch.arange(47).repeat(40), tuple(map(str, range(47)))
+    x = torch.zeros(len(y), 1, 4, 4, dtype=torch.uint8)
+    made = Dataset("emnist_balanced", x, y, 940, names, mean=(0.0,), std=(1.0,))
+    dealt = spfl_clients(made)
+    assert ((dealt.counts(made) > 0).sum(1) == 32).all()

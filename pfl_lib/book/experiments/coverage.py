@@ -5,8 +5,8 @@ from pfl_lib.book.experiments.overview import carries
 from pfl_lib.book.experiments.results import SCALES, stored
 
 V1, AMP, SPFL, ACS, ALA = "FedAMP v1", "FedAMP", "SPFL/PLGA", "FedACS", "FedALA"
-#: paper, table or figure, what it shows, the experiment or page that has it ("" for none), and
-#: what is missing there
+#: paper, table or figure, what it shows, the experiment or page that has it ("" for none; after
+#: "#" the case of the experiment that is meant), and what is missing there
 ITEMS = (
     (AMP, "Figure 1", "the mechanism of messages", "04_fedamp", ""),
     (AMP, "Table 1", "IID clients", "fedamp_iid", ""),
@@ -43,7 +43,13 @@ ITEMS = (
     (ALA, "Table 1", "share of data s, layers p", "fedala_s_p", "CIFAR100 for Tiny-ImageNet"),
     (ALA, "Table 2", "fourteen methods", "fedala_main", "Tiny-ImageNet"),
     (ALA, "Table 2", "AG News", "fedala_agnews", ""),
-    (ALA, "Table 2", "the authors' blocks of clients", "fedala_published", "MNIST only"),
+    (
+        ALA,
+        "Table 2",
+        "the authors' blocks of clients",
+        "fedala_published#MNIST, blocks",
+        "MNIST only",
+    ),
     (ALA, "Table 3", "time and traffic", "fedala_cost", "minutes until convergence"),
     (
         ALA,
@@ -58,7 +64,11 @@ ITEMS = (
     (ALA, "Table 5", "which layers p means", "10_fedala", ""),
     (ALA, "Table 6", "range p of ALA, fastText", "fedala_agnews", "the CNN's half"),
     (ALA, "Table 7", "MNIST, and half of 100 clients", "fedala_table7", ""),
-    (ALA, "Table 7", "MNIST, the authors' own clients", "fedala_published", ""),
+    (
+        *(ALA, "Table 7", "MNIST, the authors' own clients"),
+        "fedala_published#MNIST, FedALA's clients",
+        "",
+    ),
     (
         ALA,
         "Figures 6 to 9",
@@ -91,6 +101,7 @@ def _is_experiment(where):
 
 
 def _link(where):
+    where = where.partition("#")[0]
     if not where:
         return ""
     if _is_experiment(where):
@@ -102,8 +113,13 @@ def _link(where):
 def _scale(where, results):
     if not _is_experiment(where):
         return "explained" if where else "not run"
-    name = READS.get(where, where)
-    held = [scale for scale in SCALES if (name, scale) in results]
-    if not held:
-        return "not run"
-    return "; ".join(f"{s} ({carries(name, s, results[name, s])})" for s in held)
+    page, _, case = where.partition("#")
+    name, held = READS.get(page, page), []
+    for scale in SCALES:
+        if found := results.get((name, scale)):
+            found = found.within([case]) if case else found
+            rows = sum(len(found.methods_in(c)) for c in found.cases)
+            few = f", {rows} row{'s' * (rows > 1)}" * (scale == "paper")  # they come in one by one
+            if rows:
+                held.append(f"{scale}{few} ({carries(name, scale, found)})")
+    return "; ".join(held) or "not run"

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from scipy.stats import t as student
 
-from pfl_lib.book.experiments.overview import with_setting
-from pfl_lib.book.experiments.results import stored
+from pfl_lib.book.experiments.overview import counted, with_setting
 from pfl_lib.methods import BY_NAME
 
 #: What costs nothing to think of: stay alone, or fine-tune the global model.
@@ -122,13 +121,14 @@ class Matrix:
         return f"<div {box}>{table}</div>"
 
 
-def matrix(results=None, least=5, without=()):
+def matrix(results=None, least=5):
     """Points over the better of training alone and fine-tuning FedAvg's model, by setting.
 
-    The yardstick of a setting is the best of ``YARDSTICKS`` that was run there, by the last round.
-    Settings with fewer than ``least`` methods, or without Separate, are left out, and experiments
-    named in ``without``; so are methods that only a sweep has (their label is no method's name).
-    FedAMP has one column for each way in which its width is set.
+    Without ``results``, all stored ones that a summary counts (see ``overview.counted``).  The
+    yardstick of a setting is the best of ``YARDSTICKS`` that was run there, by the last round.
+    Settings with fewer than ``least`` methods, or without Separate, are left out; so are methods
+    that only a sweep has (their label is no method's name).  FedAMP has one column for each way in
+    which its width is set.
 
     >>> glance = matrix()
     >>> any("FedAMP" in title for title in glance.blocks)
@@ -137,8 +137,8 @@ def matrix(results=None, least=5, without=()):
     names = {method.label for method in BY_NAME.values()} | {"FedAMP, median σ"}
     blocks: dict[str, tuple[list, list]] = {}
     first = ["Separate", "FedAvg", *YARDSTICKS[1:], "Label prior"]
-    for (experiment, scale), found in (stored() if results is None else results).items():
-        if scale == "smoke" or experiment in without:
+    for (experiment, scale), found in (counted() if results is None else results).items():
+        if scale == "smoke":
             continue
         for case in found.cases:
             here = [m for m in found.methods_in(case) if m in names]

@@ -50,8 +50,9 @@ def fedamp_nine(data, partition):
 def fedamp_few(data, scale):
     """Methods for questions about FedAMP in groups: the printed widths of a data set, and ours.
 
-    With them the rivals of the paper's first version (Figures 2 to 9), and the label prior.  The
-    self-weight is the printed one at the paper's scale and 1/4 below, where groups are smaller.
+    With them the rivals of the paper's first version (Figures 2 to 9), the label prior, and FedAvg
+    inside the true groups, which is what finding them can be worth.  The self-weight is the printed
+    one at the paper's scale and 1/4 below, where groups are smaller.
 
     >>> fedamp_few("mnist", "laptop")["HeurFedAMP"].self_weight
     0.25
@@ -59,7 +60,8 @@ def fedamp_few(data, scale):
     nine = fedamp_nine(data, "grouped")
     own = nine["FedAMP"].self_weight if scale == "paper" else 0.25
     rivals = ("Separate", "FedAvg", "FedAvg-FT", "FedProx", "SCAFFOLD", "APFL")
-    few = {label: nine[label] for label in rivals} | {"Label prior": algorithm("label-prior")}
+    few = {label: nine[label] for label in rivals}
+    few |= {m.label: m for m in (algorithm("label-prior"), algorithm("oracle-groups"))}
     for label in ("FedAMP", "HeurFedAMP"):
         few[label] = replace(nine[label], self_weight=own)
     return few | {"FedAMP, median σ": algorithm("fedamp", sigma="median", self_weight=own)}
@@ -128,24 +130,33 @@ def spfl_clients(data, iid=False, samples=None, clients=10, classes=None, seed=0
     '10 clients (class_subset, seed 0): ... 50 training samples per client, 500 in all. ...'
     """
     if classes is None:
-        printed = data.name if data.name in ("emnist", "cifar100") else "mnist"
+        name = data.name.removesuffix("_balanced")
+        printed = name if name in ("emnist", "cifar100") else "mnist"
         classes = settings("spfl", printed, "class_subset")["classes_per_client"]
     dealt = partition.class_subset(data, clients, classes, iid=iid, seed=seed)
     return dealt if samples is None else partition.scarce(dealt, samples, seed=seed)
 
 
-def plga_methods(local_steps=20, stragglers="spfl"):
+AS_RUN = ", as their code ran it"
+
+
+def plga_methods(local_steps=20, stragglers="spfl", published=False):
     """The methods of the SPFL paper's Table 2, Separate and FedAvg with nobody late, and FedBuff.
 
     Per-FedAvg is, as there, a synchronous reference; it and Separate count epochs.  FedBuff adds
     late updates to the present model, as Eq. (11) does, without a leap; its step comes with every
-    five updates (our choice), as many as arrive on time.
+    five updates (our choice), as many as arrive on time.  ``published`` adds what the paper's
+    public code runs as FedAsync and as Per-FedAvg.
 
     >>> plga_methods()["FedAvg"].stragglers
     0
     """
     work = {"local_steps": local_steps}
     late = {"stragglers": stragglers, **work}
+    theirs = {
+        f"FedAsync{AS_RUN}": algorithm("fedasync", mixing="late", **late),
+        f"Per-FedAvg{AS_RUN}": algorithm("fedavg-async", cached=True, repeats=2, **late),
+    }
     return {
         "Separate": algorithm("separate"),
         "FedAvg": algorithm("fedavg-sync", stragglers=0, **work),
@@ -156,6 +167,7 @@ def plga_methods(local_steps=20, stragglers="spfl"):
         "FedBuff": algorithm("fedbuff", buffer=5, **late),
         "LGA": algorithm("lga", **late),
         "PLGA": algorithm("plga", **late),
+        **(theirs if published else {}),
     }
 
 
@@ -211,9 +223,10 @@ def fedala_fourteen(rounds, ft_epochs=15, participation=1.0):
     return methods
 
 
-def fedala_clients(data, a=None, clients=20, samples=None, seed=0):
+def fedala_clients(data, a=None, clients=20, samples=None, seed=0, form="shards"):
     """FedALA's clients: classes shared out by Dirichlet(``a``), or, without ``a``, two classes
-    each (ten of a hundred); ``samples`` limits what each trains on.
+    each (ten of a hundred), in shards or, with ``form="fedala"``, in the authors' blocks of unequal
+    clients; ``samples`` limits what each trains on.
 
     >>> import pfl_lib
     >>> data = pfl_lib.data.load("digits")
@@ -222,7 +235,7 @@ def fedala_clients(data, a=None, clients=20, samples=None, seed=0):
     """
     if a is None:
         each = 2 if len(data.classes) < 100 else 10
-        dealt = partition.pathological(data, clients, each, seed=seed)
+        dealt = partition.pathological(data, clients, each, seed=seed, form=form)
     else:
         least = 20 if samples is None else math.ceil(samples / 0.75) + 1
         dealt = partition.dirichlet(data, clients, a, form="fedala", min_size=least, seed=seed)

@@ -15,6 +15,13 @@ NOTHING = "Nothing is stored yet."
 
 HOME = {"plga": "spfl"}  # which paper an experiment belongs to, where its name does not say
 PARAMETERS = {"fedala_cnn": 582_026, "mcmahan_cnn": 1_663_370}  # on MNIST, whoever built it
+#: Experiments that no summary over settings counts, and why: their cases repeat a setting.
+APART = {
+    "fedamp_dirty": "a sweep over wrong labels",
+    "fedamp_dropped": "a sweep over absent clients",
+    "fedamp_columns": "other readings on the same clients",
+    "fedala_cost": "four rounds, to measure what they cost",
+}
 FIRST = ("method", "where", "experiment", "scale", "ours", "paper", "difference")
 
 
@@ -52,6 +59,15 @@ def index(results=None, page="experiments/{}.html"):
         *("did the order come back?", "what the numbers carry"),
     )
     return Shown(head, rows, sortable=True)
+
+
+def counted(results=None):
+    """The stored results, or these, but for those that are ``APART``.
+
+    >>> {name for name, _ in counted()} & {*APART}
+    set()
+    """
+    return {key: found for key, found in _all(results).items() if key[0] not in APART}
 
 
 def _size(methods, rounds, seeds):
@@ -168,7 +184,8 @@ def same_order(results=None, scale=None):
 
 def standing(results=None, scale=None, least=3):
     """Each method over all cases it was in: mean rank (0 best, 1 worst) and how often it beats
-    Separate and FedAvg, by the last round.  Methods in fewer than ``least`` cases are left out.
+    Separate and FedAvg, by the last round.  Methods in fewer than ``least`` cases are left out, and
+    experiments that are ``APART``.
 
     Only methods by their own names count, and FedAMP with the median rule: a sweep of some
     setting would compare a method with itself many times.  FedAMP's width decides what it does, so
@@ -176,7 +193,7 @@ def standing(results=None, scale=None, least=3):
     names = {algorithm.label for algorithm in BY_NAME.values()} | {"FedAMP, median σ"}
     ranks: dict[str, list] = {}
     over: dict[str, dict] = {"Separate": {}, "FedAvg": {}}
-    for (_, size), found in _all(results).items():
+    for (_, size), found in counted(results).items():
         if scale not in (None, size):
             continue
         for case in found.cases:

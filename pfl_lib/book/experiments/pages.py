@@ -3,14 +3,25 @@
 from pfl_lib import _check
 from pfl_lib._show import Shown
 from pfl_lib.book.experiments.results import SCALES, Results, names, queued, stored
+from pfl_lib.methods import BY_NAME
 
 HEAD = ("scale", "took", "rounds", "seeds", "measured", "on")
 NOT_YET = ("not run yet", "", "", "", "")
-RESTARTS = "pFedMe was run with θ restarting at w on every batch; its original goes on from θ."
-THRESHOLD = (
-    "FedALA's first stage was run with the threshold 0.1 of its authors' module; their read-me "
-    "says 0.01 for the paper's runs, which makes that stage about twice as long."
-)
+#: What rows may have been run with, and what the original has; an absent setting had its default.
+OLDER = {
+    ("pfedme.restart", True): "pFedMe was run with θ restarting at w on every batch; its original "
+    "goes on from θ.",
+    ("fedala.tol", 0.1): "FedALA's first stage was run with the threshold 0.1 of its authors' "
+    "module; their read-me says 0.01 for the paper's runs, which makes that stage about twice as "
+    "long.",
+    ("fedala.remix_before_test", False): "FedALA was tested with the mix that began the last "
+    "round; its authors' code has all clients mix once more before the test.",
+    ("apple.p_gradient", "derivative"): "APPLE's weights followed the derivative that its paper "
+    "prints; the step size is printed for its public code, which takes the mean over each tensor "
+    "instead and so moves the weights far less.",
+    ("fedfomo.if_nobody_helps", "begin"): "FedFomo's clients whom no model helped began again "
+    "where they had begun; public code goes on from the trained model.",
+}
 HORIZON = "FedPHP was run with a horizon of {} rounds; its authors' would be {} here."
 SMOKE = ("the run at the end of this page", "", "", "", "")
 
@@ -35,7 +46,7 @@ def opening(experiment, show=Results.grid):
         shown = show(kept)
         if shown is not None:
             display(shown)
-        for words in older(kept):
+        for words in (*older(kept), *lacking(kept)):
             print(f"{scale}: {words}")
     return found
 
@@ -51,15 +62,51 @@ def older(kept):
     fedala = kept.record["experiment"].startswith("fedala")  # to be run with that paper's settings
     for run in kept.record["runs"]:
         settings = run["settings"]
-        if settings.get("pfedme.restart"):
-            remarks[RESTARTS] = None
-        if fedala and settings.get("fedala.tol") == 0.1:
-            remarks[THRESHOLD] = None
+        for (key, former), words in OLDER.items():
+            name, _, what = key.partition(".")
+            runs_it = settings.get("algorithm") == name
+            had = settings.get(key, getattr(BY_NAME[name], what) if runs_it else None)
+            if had == former and (fedala or name == "pfedme"):
+                remarks[words] = None
         expected = settings.get("fedphp.expected")
         joined = max(1, round(settings.get("participation", 1.0) * run["rounds"][-1]))
         if fedala and expected not in (None, joined):
             remarks[HORIZON.format(expected, joined)] = None
     return list(remarks)
+
+
+def lacking(kept, least=4):
+    """Which yardsticks a stored table does not have, in words; tables of fewer than ``least``
+    methods are no comparison.
+
+    A fine-tuned model is one by any name (FedAvg-C is one in every round).  Where the clients'
+    groups are known, training inside them is a yardstick, too.
+
+    >>> runs = [{"method": m, "case": "", "settings": {"partition": "iid-10"}}
+    ...         for m in ("Separate", "FedAvg", "FedAMP", "FedAvg-C")]
+    >>> lacking(Results({"experiment": "mine", "cases": [{"case": ""}], "runs": runs}))
+    ['not run beside these rows: Label prior']
+    """
+    wanted: dict[str, set] = {}
+    for case in kept.cases:
+        here = {*kept.methods_in(case)}
+        if len(here) < least:
+            continue
+        needed = {"Separate": {"Separate"}, "FedAvg-FT": {"FedAvg-FT", "FedAvg-C"}}
+        needed |= {"Label prior": {"Label prior"}}
+        used = kept.within([case]).record["runs"][0]["settings"]
+        if used.get("partition", "").startswith("grouped"):
+            needed |= {"Oracle groups": {"Oracle groups"}}
+        for name, any_of in needed.items():
+            if not here & any_of:
+                wanted.setdefault(name, set()).add(case)
+    if not wanted:
+        return []
+    words = [
+        name + f" (in {len(cases)} of {len(kept.cases)} columns)" * (len(cases) < len(kept.cases))
+        for name, cases in wanted.items()
+    ]
+    return [f"not run beside these rows: {', '.join(words)}"]
 
 
 def largest(found, methods, cases=None):
@@ -79,11 +126,7 @@ def largest(found, methods, cases=None):
         kept = found.get(scale)
         whole = [c for c in kept.cases if all(kept.of(m, c) for m in methods)] if kept else []
         if whole and {*(cases or ())} <= {*whole}:
-            record = kept.record | {
-                "cases": [entry for entry in kept.record["cases"] if entry["case"] in whole],
-                "runs": [run for run in kept.record["runs"] if run["case"] in whole],
-            }
-            return Results(record)
+            return kept.within(whole)
     raise ValueError(f"methods must have been run at one scale at least, got {list(methods)}")
 
 

@@ -27,6 +27,17 @@ class Results:
 
     record: dict
 
+    def within(self, cases):
+        """The same with these cases only.
+
+        >>> runs = [{"case": "x"}, {"case": "y"}]
+        >>> Results({"cases": runs, "runs": runs}).within(["x"]).record["runs"]
+        [{'case': 'x'}]
+        """
+        parts = {part: self.record.get(part, ()) for part in ("cases", "runs", "diverged")}
+        kept = {part: [e for e in all_ if e["case"] in cases] for part, all_ in parts.items()}
+        return Results(self.record | kept)
+
     def of(self, method, case=None):
         """The runs of a method (in one case, or in all), one record per seed."""
         runs = self.record["runs"]
