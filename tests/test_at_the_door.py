@@ -78,7 +78,7 @@ SPOILED = {
     "tuple": (lambda _, out: (out, out), "return the logits alone"),
     "tuple in training": (only_in_training, "return the logits alone"),
     "dictionary": (lambda _, out: {"logits": out}, "it gives dict"),
-    "one row": (lambda _, out: out.mean(0, keepdim=True), r"shape \(3, 10\).*\(1, 10\)"),
+    "one row": (lambda _, out: out.mean(0, keepdim=True), r"\(1, 10\) for 3 samples"),
     "too few": (lambda _, out: out[:, :9], r"\(3, 9\)"),
     "whole": (lambda _, out: out.argmax(1, keepdim=True).expand(-1, 10), "torch.int64"),
     "complex": (lambda _, out: torch.complex(out, out), "torch.complex64"),

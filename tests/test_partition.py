@@ -77,7 +77,7 @@ def test_every_split_is_disjoint_in_training_keeps_test_apart_and_is_keyed_by_it
         if kind not in ("dirichlet fedala", "class_subset", "class_subset iid"):
             assert all(int(i.max()) < small.n_train for i in p.train), kind
             assert all(int(i.min()) >= small.n_train for i in p.test), kind
-        assert same(p, again[kind]), kind
+        assert same(p, again[kind]) and p.check_apart() is p, kind
         assert not same(p, other[kind]), kind
 
 

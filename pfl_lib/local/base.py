@@ -351,14 +351,15 @@ _FROM_FORWARD = (
 def _check_form(out: Any, kind: str, count: int, form: SampleForm, loss: str) -> None:
     wanted, exact = len(form.classes), loss != "cross_entropy"
     what = "target" if exact else "class"
-    right = f"{kind} must give one number for each {what} of {form.name}, in a tensor of shape "
-    right += f"({count}, {wanted}) for {count} samples"
+    right = (
+        f"{kind} must give {wanted} numbers per sample, one number for each {what} of {form.name}"
+    )
     if not isinstance(out, Tensor):
         raise TypeError(f"{right}; it gives {type(out).__name__}: return the logits alone")
-    if out.ndim != 2 or len(out) != count or out.shape[1] < wanted or not out.is_floating_point():
-        raise ValueError(f"{right}; it gives {out.dtype} of shape {tuple(out.shape)}")
-    if exact and out.shape[1] != wanted:
-        raise ValueError(f"{right}; it gives shape {tuple(out.shape)}")
+    rows_fit = out.ndim == 2 and len(out) == count and out.is_floating_point()
+    if not rows_fit or out.shape[1] < wanted or (exact and out.shape[1] != wanted):
+        got = f"{out.dtype} of shape {tuple(out.shape)}"
+        raise ValueError(f"{right}; it gives {got} for {count} samples")
 
 
 @torch.no_grad()
