@@ -219,7 +219,7 @@ def test_mix_stays_in_its_box_and_gives_up_the_large_difference_first():
 
 
 def test_family_map_has_every_method_of_the_comparison_once():
-    drawn = [m for part in (field.ONE_MODEL, field.MANY_MODELS) for ms in part.values() for m in ms]
+    drawn = [m for part in field.families() for ms in part.values() for m in ms]
     names = [name for name, _, _ in drawn]
     assert len(set(names)) == len(names) and set(places()) <= set(names)
     who = ("nobody", "rule", "server", "client")

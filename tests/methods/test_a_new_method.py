@@ -2,6 +2,8 @@
 
 import importlib
 import inspect
+import os
+import subprocess
 import sys
 from dataclasses import fields
 
@@ -11,9 +13,11 @@ import torch
 import pfl_lib
 from devtools import readme, reference
 from pfl_lib import comparison, formulas, methods
+from pfl_lib.book.draw import field
 from pfl_lib.flower.plan import Plan
 from pfl_lib.work import STEPS
 from tests.support import canary
+from tests.support.paths import ROOT
 
 FILE = '''
 """Half-way: every client starts between its own model and the mean of all."""
@@ -29,6 +33,10 @@ def towards_mean(W, share):
     """w_i + share·(mean − w_i).
 
     Equation label: eq-towards-mean
+
+    >>> import torch
+    >>> towards_mean(torch.tensor([[0.0], [4.0]]), 0.5).flatten()
+    tensor([1., 3.])
     """
     return W + share * (W.mean(0) - W)
 
@@ -41,7 +49,11 @@ def step(s, batch, client):
 
 @dataclass(frozen=True)
 class HalfWay(Algorithm):
-    """Every client starts between its own model and the mean of all."""
+    """Every client starts between its own model and the mean of all.
+
+    >>> HalfWay(share=0.25).share
+    0.25
+    """
 
     share: float = between(0.5, 0, 1)
     name, label = "half-way", "Half-way"
@@ -49,7 +61,7 @@ class HalfWay(Algorithm):
     place = (3, 4, 1)
     idea = "Everyone goes half of the way to the mean."
     equations = ("eq-towards-mean",)
-    chapter = "04_fedamp"
+    chapter, paper = "04_fedamp", "nobody's; an example"
     shared, private, weights_by = "the mean of all models", "the whole model", "equal weights"
 
     def download(self, state, fed, who):
@@ -132,6 +144,56 @@ def test_flower_and_the_canary_know_it(half_way):
     )
     assert plan.method(plan.runs[0]) == half_way(share=0.3)
     assert "half-way" in dict(canary.methods())
+
+
+PLUGIN = """
+import importlib
+from pfl_lib import formulas, methods
+methods.__path__.append({folder!r})
+methods.discover()
+importlib.reload(formulas)
+"""
+BY_THEMSELVES = {  # test files that need no line about a new method, and what of them concerns it
+    "tests/methods/test_equations.py": "towards_mean or labels_are_used_once",
+    "tests/methods/test_every_method.py": "half-way or third-way",
+    "tests/test_bad_input.py": "towards_mean or half-way or every_public_name",
+    "tests/test_drawn.py": "family_map_has",
+}
+
+
+def test_the_usual_tests_find_it_and_pass(tmp_path):
+    """In a process of its own, with the method's file and nothing else."""
+    (tmp_path / "half_way.py").write_text(FILE)
+    (tmp_path / "with_half_way.py").write_text(PLUGIN.format(folder=str(tmp_path)))
+    plugins = ["-p", "with_half_way", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    command = [sys.executable, "-m", "pytest", "-vv", *plugins]
+    path = os.pathsep.join([str(ROOT), str(tmp_path)])
+    chosen = " or ".join(BY_THEMSELVES.values())
+    done = subprocess.run(
+        [*command, "-k", chosen, *BY_THEMSELVES],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    for test in (
+        "test_precision_is_kept[dtype0-towards_mean]",
+        "test_nothing_visits_the_cpu[towards_mean]",
+        "test_wrong_input_is_refused_by_name[formulas.towards_mean]",
+        "test_wrong_input_is_refused_by_name[algorithm half-way]",
+        "test_engines_agree[half-way]",
+        "test_stopped_and_resumed_to_the_last_bit[third-way]",
+        "test_family_map_has_every_method_of_the_comparison_once",
+    ):
+        assert f"{test} PASSED" in done.stdout, test
+
+
+def test_the_map_draws_it_where_its_place_says(half_way):
+    one, many = field.families()
+    assert ("half-way", "Half-way", "rule") in many["a mixture for each client"]
+    assert not any("half-way" in row for rows in one.values() for row in rows)
 
 
 def test_two_methods_of_one_name_are_refused(half_way, tmp_path):

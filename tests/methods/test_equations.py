@@ -11,6 +11,7 @@ import torch
 
 from pfl_lib import attention as att
 from pfl_lib import formulas, methods
+from tests.support.calls import example_call
 
 STAGES = [slice(0, 2), slice(2, 5)]
 A = att.negative_exponential(sigma=2.0)
@@ -21,9 +22,12 @@ def curve(w):
 
 
 def call(name, x):
-    """One ordinary call of every public formula; ``x(*shape)`` makes its tensors."""
+    """One ordinary call of every public formula; ``x(*shape)`` makes its tensors.
+
+    A formula that is not listed is called as in its docstring's example.
+    """
     f = formulas
-    return {
+    listed = {
         "squared_distances": lambda: f.squared_distances(x(3, 5)),
         "cosine_similarities": lambda: f.cosine_similarities(x(3, 5)),
         "median_sigma": lambda: f.median_sigma(x(3, 5)),
@@ -105,7 +109,12 @@ def call(name, x):
         "partialfed_temperature": lambda: f.partialfed_temperature(x(3)),
         "gumbel_softmax": lambda: f.gumbel_softmax(x(4, 2), x(4, 2), 0.5, hard=True),
         "partialfed_mix": lambda: f.partialfed_mix(x(2), x(5), x(5), STAGES),
-    }[name]()
+    }
+    if name in listed:
+        return listed[name]()
+    given = example_call(getattr(formulas, name))
+    like = {k: v.to(x()) for k, v in given.items() if isinstance(v, torch.Tensor)}
+    return getattr(formulas, name)(**{**given, **like})
 
 
 every = pytest.mark.parametrize("name", formulas.__all__)

@@ -3,6 +3,8 @@
 A row of ``TABLE`` is such a call.  ``NO_ROW`` says why a public name needs none.
 """
 
+import doctest
+import inspect
 import math
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -921,6 +923,25 @@ FORMULAS = {
                         "stages": [slice(0, 2), slice(2, 5)]},
                        {"w_global": VECTOR, "stages": ([], slice(0, 2))}),
 }  # fmt: skip
+
+
+def example_call(function):
+    """The arguments, by name, with which the example in a formula's docstring calls it first."""
+    seen = []
+
+    def recorded(*args, **kwargs):
+        seen.append(inspect.signature(function).bind(*args, **kwargs).arguments)
+        return function(*args, **kwargs)
+
+    names = {**vars(inspect.getmodule(function)), function.__name__: recorded}
+    for example in doctest.DocTestParser().get_examples(function.__doc__):
+        exec(compile(example.source, function.__name__, "exec"), names)
+    return dict(seen[0])
+
+
+for name in set(formulas.__all__) - set(FORMULAS):  # a formula without a row of its own
+    good = example_call(getattr(formulas, name))
+    FORMULAS[name] = good, {k: TENSOR for k, v in good.items() if isinstance(v, torch.Tensor)}
 
 
 def tensors_of(good):

@@ -4,6 +4,7 @@ from pfl_lib.book.draw.kit import WIDTH, Panel
 from pfl_lib.methods import BY_NAME
 
 #: Families of the map: what stays personal or is shared, and (method, who decides the weights).
+#: A method that is listed in neither of the two goes where its ``place`` says, see ``families``.
 #: Methods that the library does not have are drawn lighter.  Deciders: "rule" (fixed before
 #: training), "server" (looks at models), "client" (looks at its own loss).
 ONE_MODEL = {
@@ -61,7 +62,32 @@ MANY_MODELS = {
     "prototypes instead of models": [("fedproto", "FedProto", "rule")],
     "nothing is shared": [("separate", "Separate", "nobody")],
 }
+#: The family in ONE_MODEL of what stays personal, in the order of pfl_lib.comparison.PERSONAL.
+PERSONAL = tuple(ONE_MODEL)
+DECIDERS = ("nobody", "rule", "server", "client")
 COLOURS = {"nobody": "mute", "rule": "ink", "server": "msg", "client": "g1"}
+
+
+def families():
+    """ONE_MODEL and MANY_MODELS, completed by the methods whose class has a ``place``.
+
+    >>> [len(families()[0][name]) >= len(ONE_MODEL[name]) for name in PERSONAL]
+    [True, True, True, True]
+    """
+    one, many = (
+        {name: list(rows) for name, rows in part.items()} for part in (ONE_MODEL, MANY_MODELS)
+    )
+    listed = {name for part in (one, many) for rows in part.values() for name, _, _ in rows}
+    for name, method in BY_NAME.items():
+        if method.place is None or name in listed:
+            continue
+        shared, personal, decider = method.place
+        row = (name, method.label, DECIDERS[decider])
+        if shared in (1, 2):
+            one[PERSONAL[min(personal, len(PERSONAL) - 1)]].append(row)
+        else:
+            many["nothing is shared" if shared == 0 else "a mixture for each client"].append(row)
+    return one, many
 
 
 def letters(text, size=13):
@@ -108,6 +134,7 @@ def _legend(panel, y):
 
 
 def family_map():
+    one, many = families()
     left = Panel(
         "Methods with one shared model",
         "A tree. Under one shared model hang four families: nothing is personal, FedAvg and its "
@@ -118,7 +145,7 @@ def family_map():
     )
     left.rect(4, 4, 204, 30, "fill ink", round=8)
     left.text(106, 24, "one shared model", "paper big")
-    left.height = _branch(left, ONE_MODEL, 66) + 4
+    left.height = _branch(left, one, 66) + 4
     right = Panel(
         "Methods with many models, or none",
         "A second tree. Many models: a mixture for each client, such as FedAMP, FedACS, SPFL and "
@@ -129,7 +156,7 @@ def family_map():
     )
     right.rect(4, 4, 204, 30, "fill ink", round=8)
     right.text(106, 24, "many models, or none", "paper big")
-    end = _branch(right, MANY_MODELS, 66)
+    end = _branch(right, many, 66)
     _legend(right, end + 30)
     right.height = end + 84
     return left, right
