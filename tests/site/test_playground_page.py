@@ -90,6 +90,15 @@ def test_at_every_width_the_name_of_a_method_can_be_read(show):
         assert page.locator(".pg-b select").bounding_box()["width"] >= whole - 14 and title <= 0
 
 
+def test_on_a_desk_the_controls_keep_to_one_line(show):
+    """As wide as in the book at 1280 pixels; whatever the clients are when the page opens."""
+    tops = set()
+    for kind in ("alike", "classes", "names", "natural"):
+        page = show(f"#d={kind}", width=1280, before="<style>.pg { width: 936px }</style>")
+        tops.add(page.locator(".pg-b .pg-stage").bounding_box()["y"])
+    assert len(tops) == 1, tops
+
+
 def test_at_every_size_the_links_fill_the_stage(show):
     """A canvas begins as 300 by 150: at a width of just 300 the links were drawn half as high."""
     for side in (300, 360):

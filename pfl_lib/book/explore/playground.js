@@ -12,7 +12,7 @@ const FEDERATIONS = {
 };
 const HOW = {
   alike: () => "not at all",
-  classes: (s) => `${HELD[s.how]} of 10 digits`,
+  classes: (s) => `${HELD[s.how]} of 10`,
   names: (s) => (s.how ? `${s.how} swap${s.how > 1 ? "s" : ""}` : "same names"),
   natural: (s) => (s.how ? `${percent(s.how / MOST)} own` : "shuffled"),
 };
