@@ -376,6 +376,18 @@ class LowRank(nn.Module):
         nn.init.uniform_(self.A, -bound, bound, generator=generator)
         self.to(weight.device)
 
+    @property
+    def weight(self) -> torch.Tensor:
+        """W + scale·B·A, for code that asks the layer for its weight instead of calling it."""
+        base: torch.Tensor = self.base.weight  # type: ignore[assignment]
+        A, B = (t.unflatten(0, (self.groups, -1)).flatten(2) for t in (self.A, self.B))
+        return base + self.scale * (B @ A).view_as(base)
+
+    @property
+    def bias(self) -> torch.Tensor | None:
+        """The layer's own, frozen."""
+        return self.base.bias  # type: ignore[return-value]
+
     def forward(self, x):
         base = self.base
         if isinstance(base, nn.Linear):
@@ -402,7 +414,8 @@ def with_lora(
     they may learn, ``alpha / rank`` its scale (None: 1), ``seed`` decides the random half of the
     additions.  With ``head`` the layers that the module names as its ``head`` are trained whole
     (see :func:`with_head` for a module that names none).  All else is frozen; only what is trained
-    is sent.
+    is sent.  The projections inside ``nn.MultiheadAttention`` are no layers of their own and stay
+    frozen.
 
     >>> small = with_lora(mlp(64, 10, hidden=(32,)), rank=2)
     >>> parameter_count(small)  # 2·(64 + 32), and the head's 330
@@ -421,12 +434,15 @@ def with_lora(
     }
     usual = [name for name, part in fits.items() if getattr(part, "groups", 1) == 1]
     named = usual if layers is None else _check.several("layers", layers, "names")
-    chosen = [_check.one_of("layers", name, fits) for name in named]
-    if not chosen:
+    if not named or not fits:
+        closed = (nn.MultiheadAttention, nn.RNNBase)
+        inside = sorted({type(p).__name__ for p in module.modules() if isinstance(p, closed)})
         raise ValueError(
             f"layers must name a linear layer or a convolution of {type(module).__name__}, "
             f"which has {sorted(fits) or 'none'}; got {layers!r}"
+            + (f". What is inside {' and '.join(inside)} cannot be adapted" if inside else "")
         )
+    chosen = [_check.one_of("layers", name, fits) for name in named]
     adapted = copy.deepcopy(module)
     for name, parameter in adapted.named_parameters():
         parameter.requires_grad_(bool(whole) and name.startswith(whole))

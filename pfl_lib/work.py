@@ -72,17 +72,31 @@ class StepClient(Protocol):
     def losses(self, models: Tensor, batch: Batch) -> Tensor:
         """``tested_loss`` of each row of ``models``."""
 
+    def loss_of(self, out: Tensor, batch: Batch) -> Tensor:
+        """The mean loss of the output ``out`` over the batch."""
+
+    def in_training(self, w: Tensor, batch: Batch) -> Tensor:
+        """The model's output for the batch, in training mode."""
+
+    def features_and_logits(self, w: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """What the model's head gets, and the output, of one pass in training mode: for steps that
+        train features."""
+
     def logits(self, w: Tensor, x: Tensor) -> Tensor:
-        """The model's output for the inputs ``x``, in evaluation mode."""
+        """The model's output for the inputs ``x``, in evaluation mode: for what is measured."""
 
     def features(self, w: Tensor, x: Tensor) -> Tensor:
         """What the model's head gets for the inputs ``x``, in evaluation mode."""
 
+    def of_each_sample(self, function: Callable[..., Tensor], *samples: Tensor) -> Tensor:
+        """``function`` of each row of ``samples``, stacked."""
+
     def grad(self, w: Tensor, batch: Batch) -> Tensor:
         """The gradient of ``loss`` at ``w``."""
 
-    def grad_of(self, objective: Callable[..., Tensor]) -> Callable[..., Any]:
-        """The gradient of any scalar ``objective(w, …)`` in its first argument."""
+    def grad_of(self, objective: Callable[..., Any], has_aux: bool = False) -> Callable[..., Any]:
+        """The gradient of any scalar ``objective(w, …)`` in its first argument.  ``has_aux``: the
+        objective also returns something else, and so does its gradient."""
 
     def grad_and_loss(self, objective: Callable[[Tensor], Tensor], w: Tensor) -> tuple[Any, Any]:
         """The gradient of a scalar ``objective`` at ``w``, and its value."""

@@ -10,11 +10,12 @@ from torch.nn import functional as F
 import pfl_lib
 from pfl_lib import Federation, Prox, Work, models, partition, train
 from pfl_lib._torchvision import import_torchvision
-from pfl_lib.book.what_works import KINDS, BatchNormCNN, Recurrent, what_works
+from pfl_lib.book.what_works import KINDS, BatchNormCNN, DropoutMLP, Recurrent, what_works
+from pfl_lib.book.what_works import federation as what_works_federation
 from pfl_lib.data.dataset import SampleForm
 from pfl_lib.local.batches import batch_table, dropout_keys
 from pfl_lib.local.parts import KeyedDropout
-from pfl_lib.work import local_step
+from pfl_lib.work import Batch, local_step
 
 ENGINES = ("loop", "threads", "stacked")
 
@@ -210,6 +211,8 @@ def test_lora_of_every_convolution_changes_its_weight(layer, shape):
     change = torch.einsum("gor,gr...->go...", B, A).flatten(0, 1)
     plain.weight.data += 0.5 * change
     torch.testing.assert_close(adapted(x), plain(x), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(adapted.weight, plain.weight)
+    assert adapted.bias is layer.bias
 
 
 def test_lora_of_a_network_for_time_series(clients):
@@ -232,6 +235,49 @@ def test_lora_trains_what_it_should(data, clients):
     assert (fed.evaluate(w, split="train")[1] < fed.evaluate(fed.initial(), split="train")[1]).all()
     alone = models.with_lora(module, rank=2, head=False)
     assert models.parameter_count(alone) == 2 * (64 + 12 + 12 + 7 + 7 + 10)
+
+
+class Transformer(nn.Module):
+    """Reads an image row by row; torch's fast path in tests asks its layers for their weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.output = nn.Linear(8, 10)
+
+    def forward(self, x):
+        return self.output(self.encoder(x.squeeze(1)).mean(1))
+
+
+def test_lora_of_a_transformer_layer(data, clients):
+    adapted = models.with_lora(Transformer(), rank=2)
+    names = {name for name, p in adapted.named_parameters() if p.requires_grad}
+    places = ("encoder.linear1", "encoder.linear2", "output")  # not inside the attention
+    assert names == {f"{place}.{word}" for place in places for word in "AB"}
+    fed = federation(data, clients, adapted)
+    w = train(fed, fed.initial(), fed.everyone, epochs=5)
+    x = data.normalized(data.x[:5], torch.float64)
+    with torch.no_grad():  # by the fast path
+        quick = fed.network.filled(w[1]).eval()(x)
+    slow = fed.network.filled(w[1]).train()(x)
+    torch.testing.assert_close(quick, slow)
+    assert (slow - adapted.double()(x)).abs().max() > 1e-3
+    assert torch.isfinite(fed.evaluate(w)[1]).all()
+
+
+@pytest.mark.parametrize(
+    "module, layers, words",
+    [
+        (nn.LSTM(8, 5), ["r"], r"of LSTM, which has none; got \['r'\]. What is inside LSTM"),
+        (nn.LSTM(8, 5), None, "of LSTM, which has none; got None. What is inside LSTM"),
+        (Attentive(), ["a"], r"one of 'output'; got 'a'"),
+        (nn.MultiheadAttention(8, 2), None, "inside MultiheadAttention cannot be adapted"),
+        (nn.GRU(8, 5), [], "inside GRU cannot be adapted"),
+    ],
+)
+def test_lora_says_what_it_can_adapt(module, layers, words):
+    with pytest.raises(ValueError, match=words):
+        models.with_lora(module, layers=layers)
 
 
 # ---- a head for modules that name none
@@ -444,8 +490,10 @@ class Unkeyed(Counter):
         (nn.BatchNorm1d(10, track_running_stats=False), "without running statistics"),
         (nn.AlphaDropout(0.5), r"AlphaDropout is not supported \(2: AlphaDropout\)"),
         (nn.Dropout(1.0), r"dropout p must lie in \[0, 1\), got 1.0 \(2: Dropout\)"),
+        (nn.RReLU(), r"RReLU is not supported \(2: RReLU\): no key for its draws"),
+        (nn.FractionalMaxPool2d(2, 1), r"FractionalMaxPool2d is not supported \(2: Frac"),
     ],
-    ids=["momentum", "memory", "alpha", "all"],
+    ids=["momentum", "memory", "alpha", "all", "rrelu", "pool"],
 )
 def test_refused_by_name(data, clients, part, words):
     module = nn.Sequential(nn.Flatten(), nn.Linear(64, 10), part)
@@ -563,7 +611,111 @@ def test_samples_that_change_each_other_are_never_padded(data, clients):
     )
 
 
+# ---- features in training
+
+
+class DropoutBeforeTheHead(DropoutMLP):
+    """Its forward drops something between the features and the head."""
+
+    def features(self, x):
+        return F.relu(self.hidden(self.drop(x.flatten(1))))
+
+    def forward(self, x):
+        return self.output(self.drop(self.features(x)))
+
+
+class AnotherWay(DropoutMLP):
+    """Its forward does not call ``features``."""
+
+    def forward(self, x):
+        return self.output(self.drop(F.relu(self.hidden(self.drop(x.flatten(1))))))
+
+
+IDLE = [("fedrod", {"gamma": 0.0}), ("feddbe", {"kappa": 0.0, "memory": False})]
+IDLE += [("fedphp", {"lam": 0.0, "transfer": t}) for t in ("features", "predictions")]
+
+
+@pytest.mark.parametrize("make", [BatchNormCNN, DropoutMLP, DropoutBeforeTheHead, AnotherWay])
+def test_a_method_whose_own_term_is_off_trains_as_fedavg(data, clients, make):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        fed = federation(data, clients, make())
+    plain = pfl_lib.run(pfl_lib.algorithm("fedavg"), fed, 3, progress=False).state.x
+    assert (plain - fed.initial()[0]).norm() > 0.1
+    for name, off in IDLE:
+        x = pfl_lib.run(pfl_lib.algorithm(name, **off), fed, 3, progress=False).state.x
+        torch.testing.assert_close(x, plain, rtol=0, atol=1e-10, msg=name)
+
+
+@pytest.mark.parametrize(
+    "name", ["fedrod", "feddbe", "fedpac", "fedproto", "fedphp", "fedas", "fedbabu"]
+)
+def test_dropout_acts_in_every_method_with_features(data, clients, name):
+    ends = []
+    for p in (0.0, 0.6):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            fed = federation(data, clients, DropoutMLP(p))
+        method = pfl_lib.algorithm(name)
+        ends.append(method.personal(pfl_lib.run(method, fed, 2, progress=False).state, fed))
+    assert (ends[0] - ends[1]).norm() > 1e-2
+
+
+@pytest.mark.parametrize("make", [DropoutMLP, DropoutBeforeTheHead, AnotherWay, BatchNormCNN])
+def test_features_and_logits_are_those_of_the_training_pass(data, clients, make):
+    fed, w = federation(data, clients, make()), None
+    x = fed.data.normalized(fed.data.x[:6], torch.float64)
+    key = dropout_keys(Work({"w": fed.initial()}), fed.settings, 0, 0, 0)[0]
+    batch = Batch(x, fed.data.y[:6], torch.ones(6, dtype=torch.float64), x[:0], key)
+    w = fed.initial()[0]
+    features, logits = fed.network.features_and_logits(w, batch)
+    assert torch.equal(logits, fed.network.in_training(w, batch))
+    assert not torch.allclose(features, fed.network.features(w, x))  # in evaluation mode
+    assert "features" not in vars(fed.network.module)
+    if make is not DropoutBeforeTheHead:
+        first, classes, width = fed.linear_head
+        matrix, bias = w[first : first + classes * (width + 1)].split([classes * width, classes])
+        torch.testing.assert_close(features @ matrix.view(classes, width).T + bias, logits)
+
+
+class Gated(Recurrent):
+    """Its way through ``features`` depends on the numbers, which torch cannot stack."""
+
+    def features(self, x):
+        return super().features(x) if bool(x.sum() > -1e9) else x[:, 0, :5]
+
+
+@pytest.mark.parametrize("make", [Recurrent, Gated, lambda: Recurrent(nn.GRU)])
+def test_fisher_traces_where_samples_cannot_be_stacked(data, clients, make):
+    fed = federation(data, clients, make())
+    w = fed.initial()[:1]
+    work = Work(
+        {"w": w, "trace": w.new_zeros(1)}, "fisher trace", numbers={"batches": False},
+        epochs=1, optimizer="sgd", tag="fisher",
+    )  # fmt: skip
+    found = fed.perform(work, torch.tensor([0]))["trace"].item()
+    module, total = fed.network.filled(w[0]), 0.0
+    for index in clients.train[0]:
+        x = fed.data.normalized(fed.data.x[index][None], torch.float64)
+        loss = F.cross_entropy(module.eval()(x), fed.data.y[index][None])
+        total += sum(g.square().sum() for g in torch.autograd.grad(loss, [*module.parameters()]))
+    assert found == pytest.approx(float(total), rel=1e-9)
+
+
 # ---- every method
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_engines_agree_for_every_method(kind):
+    feds = [what_works_federation(kind, engine=e, dtype=torch.float64) for e in ("loop", "auto")]
+    for name, method in pfl_lib.methods.BY_NAME.items():
+        one, other = (
+            pfl_lib.run(method(**method.needs), fed, 2, progress=False).state for fed in feds
+        )
+        for key in one:
+            torch.testing.assert_close(
+                one[key], other[key], rtol=1e-8, atol=1e-8, equal_nan=True, msg=f"{name}: {key}"
+            )
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -119,7 +119,7 @@ def federation(kind, **options):
 
 
 def what_works(names=None, kinds=None):
-    """For each method and kind of model "" if one round comes out, or else the message.
+    """For each method and kind of model "" if three rounds come out, or else the message.
 
     >>> what_works(["fedavg"], ["LoRA"])
     {'fedavg': {'LoRA': ''}}
@@ -137,8 +137,8 @@ def _tried(name, fed):
         warnings.simplefilter("ignore")
         try:
             method = kind_of_method(**kind_of_method.needs)
-            history = pfl_lib.run(method, fed, 1, progress=False)
+            history = pfl_lib.run(method, fed, 3, progress=False)
         except (ValueError, TypeError) as error:
             return str(error)
     finite = all(bool(torch.isfinite(t).all()) for t in history.state.values())
-    return "" if finite else "the round ends in numbers that are not finite"
+    return "" if finite else "it ends in numbers that are not finite"

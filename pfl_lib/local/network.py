@@ -4,8 +4,9 @@ import copy
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import MethodType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -49,6 +50,7 @@ class Network:
         convolutions = (nn.Conv1d, nn.Conv2d)
         self.convolutional = any(isinstance(part, convolutions) for part in module.modules())
         self.channels_last = True  # set by a federation, which tries it
+        self.recurrent = any(isinstance(part, nn.RNNBase) for part in module.modules())
         everything = sum(1 for _ in module.parameters()) + sum(1 for _ in module.buffers())
         plain = self.draws is None and everything == len(trained)
         self.dense = _dense_layers(module) if plain else None
@@ -83,7 +85,7 @@ class Network:
     def _set_modes(self) -> None:
         """The same structure in evaluation mode: running statistics, no dropout."""
         self.tested = copied(self.module, lambda t: t).eval()
-        self.on_features = _Features(self.tested)
+        self.on_features, self.on_tested_features = _Features(self.module), _Features(self.tested)
 
     def copy(self) -> "Network":
         """A copy for another thread, since ``functional_call`` swaps the module's parameters."""
@@ -178,7 +180,7 @@ class Network:
         pieces = [*below.split(self.lengths[:cut]), *top.split(self.lengths[cut:])]
         named = {n: p.view(s) for n, p, s in zip(self.names, pieces, self.shapes)}
         named |= {n: named[n].detach().clone() for n in self.state}
-        return self._mean_loss(self._in_training(named, batch), batch)
+        return self.loss_of(self._in_training(named, batch), batch)
 
     def logits(self, w: Tensor, x: Tensor) -> Tensor:
         """The output in evaluation mode."""
@@ -186,12 +188,27 @@ class Network:
 
     def features(self, w: Tensor, x: Tensor) -> Tensor:
         """The input of the head, in evaluation mode."""
-        named = {f"module.{n}": p for n, p in self._named(w).items()}
-        return torch.func.functional_call(self.on_features, named, (x,))
+        return torch.func.functional_call(self.on_tested_features, self._inside(w), (x,))
+
+    def features_and_logits(self, w: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The input of the head, and the output, in training mode: of one pass, if it calls
+        ``features``, and else of two with the same draws."""
+        seen: Any = []
+        own, features = vars(self.module), cast(Any, self.module).features
+        own["features"] = lambda x: seen.append(features(x)) or seen[-1]
+        try:
+            out = self.in_training(w, batch)
+        finally:
+            del own["features"]
+        seen = seen or [self._in_training(self._inside(w), batch, self.on_features)]
+        return seen[-1].to(out.dtype), out
+
+    def _inside(self, w: Tensor) -> dict[str, Tensor]:
+        return {f"module.{name}": tensor for name, tensor in self._named(w).items()}
 
     def loss(self, w: Tensor, batch: Batch) -> Tensor:
         """Mean loss over the samples of the batch (not its padding), in training mode."""
-        return self._mean_loss(self.in_training(w, batch), batch)
+        return self.loss_of(self.in_training(w, batch), batch)
 
     def stack_gradient(self) -> Callable[[Tensor, Batch], Tensor]:
         """The gradient of ``loss`` for a stack of models, compiled if so configured."""
@@ -208,7 +225,7 @@ class Network:
 
     def tested_loss(self, w: Tensor, batch: Batch) -> Tensor:
         """Mean loss in evaluation mode."""
-        return self._mean_loss(self.logits(w, batch.x), batch)
+        return self.loss_of(self.logits(w, batch.x), batch)
 
     @torch.no_grad()
     def state_after(self, w: Tensor, batches: Sequence[Batch]) -> Tensor:
@@ -218,13 +235,14 @@ class Network:
             self._in_training(named, batch)
         return torch.cat([named[name].reshape(-1) for name in self.state])
 
-    def _in_training(self, named: dict[str, Tensor], batch: Batch) -> Tensor:
+    def _in_training(self, named: dict[str, Tensor], batch: Batch, module: Any = None) -> Tensor:
         if self.draws is not None:
             self.draws.begin(batch.dropout)
-        call = (self.module, named, (batch.x,))
+        call = (module or self.module, named, (batch.x,))
         return in_precision(self.precision, batch.x.device, torch.func.functional_call, *call)
 
-    def _mean_loss(self, out: Tensor, batch: Batch) -> Tensor:
+    def loss_of(self, out: Tensor, batch: Batch) -> Tensor:
+        """Mean loss of an output over the samples of the batch."""
         each = loss_of_each(self.objective, out, batch.y)
         return (each * batch.weight).sum() / batch.weight.sum()
 
@@ -356,8 +374,9 @@ class Client:
         self.under_vmap = under_vmap
         self.t = 0  # steps made in this phase, equal for all clients of a stack
         self.grad = torch.func.grad(network.loss) if under_vmap else self._grad
-        self.loss, self.loss_above = network.loss, network.loss_above
-        self.tested_loss = network.tested_loss
+        self.loss, self.loss_of, self.loss_above = network.loss, network.loss_of, network.loss_above
+        self.features_and_logits = network.features_and_logits
+        self.tested_loss, self.in_training = network.tested_loss, network.in_training
         self.logits, self.features = network.logits, network.features
         self.lengths: Sequence[int] = network.lengths
 
@@ -365,9 +384,16 @@ class Client:
         w = w.detach().requires_grad_()
         return torch.autograd.grad(self.network.loss(w, batch), w)[0]
 
-    def grad_of(self, objective: Callable[..., Tensor]) -> Callable[..., Any]:
+    def grad_of(self, objective: Callable[..., Any], has_aux: bool = False) -> Callable[..., Any]:
         """The gradient of any scalar ``objective(w, …)`` in its first argument."""
-        return torch.func.grad(objective)
+        return torch.func.grad(objective, has_aux=has_aux)
+
+    def of_each_sample(self, function: Callable[..., Tensor], *samples: Tensor) -> Tensor:
+        """``function`` of each sample: of eight at once, where torch can stack the model."""
+        with suppress(RuntimeError):
+            if not self.network.recurrent:
+                return torch.func.vmap(function, chunk_size=8)(*samples)
+        return torch.stack([function(*one) for one in zip(*samples)])
 
     def grad_and_loss(self, objective: Callable[[Tensor], Tensor], w: Tensor) -> tuple[Any, Any]:
         """The gradient of a scalar ``objective`` at ``w``, and its value.

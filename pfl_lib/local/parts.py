@@ -267,6 +267,8 @@ def refuse_unsupported(module: nn.Module) -> None:
 
 
 def _refuse_draws(part: nn.Module, where: str) -> None:
+    if isinstance(part, (nn.RReLU, nn.FractionalMaxPool2d, nn.FractionalMaxPool3d)):
+        raise ValueError(f"{type(part).__name__} is not supported ({where}): no key for its draws")
     if isinstance(part, nn.modules.dropout._DropoutNd):
         if type(part) not in DROPOUT and part.p > 0:
             raise ValueError(

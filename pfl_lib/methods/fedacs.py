@@ -143,14 +143,12 @@ class FedACS(Algorithm):
         return State(w=w, u=w, xi=xi, delta=w.new_ones(()))
 
     def attend(self, w):
-        """Cosines, threshold and weights among the participants."""
-        S = cosine_similarities(w)
-        delta = fedacs_threshold(S, self.p)
-        return S, delta, fedacs_select(S, delta, self.negatives)  # (4)
+        """Weights and threshold among the participants."""
+        return fedacs_weights(w, self.p, self.negatives)  # (4)
 
     def download(self, state, fed, who):
-        S, delta, xi = self.attend(state.w[who])
-        self.warn(S, delta)
+        xi, delta = self.attend(state.w[who])
+        self.warn(state.w[who], delta)
         u = mix(xi, state.w[who])
         return State(w=u, u=u, xi=xi, delta=delta)  # (5), several steps, is ordinary training
 
@@ -164,19 +162,19 @@ class FedACS(Algorithm):
 
     def newcomer_models(self, state, fed, newcomers):
         alone = train(newcomers, newcomers.initial(), newcomers.everyone, tag="newcomer")
-        u = messages_to_newcomers(state.w, alone, lambda w: self.attend(w)[2])
+        u = messages_to_newcomers(state.w, alone, lambda w: self.attend(w)[0])
         return train(newcomers, u, newcomers.everyone, uploaded=False)
 
-    def warn(self, S, delta):
+    def warn(self, w, delta):
         """Say it where the printed rule has no sound meaning."""
-        n = len(S)
+        n = len(w)
         if n > 1 and self.p >= n / (n + 1):
             warnings.warn(
                 f"p = {self.p:g} with {n} clients puts the threshold at 1, which only a client's "
                 f"own model reaches: this is Separate training; take p < {n / (n + 1):.4g}",
                 stacklevel=3,
             )
-        if ((delta < S) & (S < 0)).any():
+        if delta < 0 and ((delta < (S := cosine_similarities(w))) & (S < 0)).any():
             what = "they are left out" if self.negatives == "drop" else "their weights are negative"
             warnings.warn(
                 f"the threshold {float(delta):.3g} lets negative cosines pass; {what}; "

@@ -66,7 +66,7 @@ def fisher(s, batch, client):
         one = Batch(x[None], y[None], torch.ones_like(weight)[None], batch.noise)
         return weight * client.grad_of(client.tested_loss)(s["w"], one).square().sum()
 
-    each = torch.func.vmap(squared, chunk_size=8)(batch.x, batch.y, batch.real)
+    each = client.of_each_sample(squared, batch.x, batch.y, batch.real)
     return {"trace": s["trace"] + each.sum()}
 
 
@@ -78,7 +78,8 @@ class FedAS(SplitModel):
     means of the client's last model; then body and head are trained together, as in FedPer.
     ``fisher`` says how the server weighs the bodies: by the trace of the Fisher information over
     single "samples", by squared gradients of whole "batches" (the authors' public code), or by
-    sample counts ("none").  Without alignment and with "none" it is FedPer.
+    sample counts ("none").  Without alignment and with "none" it is FedPer.  "trained" beside the
+    personal model is the client's own, which the authors' public code tests.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("fedas", align_epochs=1)
@@ -159,6 +160,9 @@ class FedAS(SplitModel):
     def upload(self, state, done, fed, who):
         x = self.averaged(state, done.w, fed, fedas_weights(done.weights))
         return state.put(who, w=done.w).set(x=x)
+
+    def extra_models(self, state, fed):
+        return {"trained": state.w}
 
     def sent(self, fed, who, k):
         return super().sent(fed, who, k) + len(who)

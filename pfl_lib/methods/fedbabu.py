@@ -17,8 +17,8 @@ class FedBABU(GlobalModel):
     """All train the body under one common random head that never moves; the test fine-tunes it.
 
     Before a test each client fine-tunes ``part`` of its copy, the "head" (the paper's abstract),
-    the "body" or "all" (some public code), for ``ft_epochs`` epochs (None: as many as in local
-    training) or ``ft_steps`` batches.  The copy is thrown away.
+    the "body" or "all" (the authors' public code), for ``ft_epochs`` epochs (None: as many as in
+    local training) or ``ft_steps`` batches.  The copy is thrown away.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("fedbabu", ft_epochs=2)

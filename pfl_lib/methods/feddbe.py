@@ -47,12 +47,11 @@ def step(s, batch, client):
     weight = batch.weight / batch.weight.sum()
 
     def objective(w, shift):
-        features = client.features(w, batch.x)
+        features, logits = client.features_and_logits(w, batch)
         newest = (weight[:, None] * features).sum(0)
         mean = (1 - numbers["momentum"]) * s["mean"] + numbers["momentum"] * newest
-        matrix, bias = head.split(w)
-        logits = features @ matrix.T + feddbe_bias(matrix, bias, shift)
-        loss = cross_entropy(logits, batch)
+        # every logit moves as the bias
+        loss = cross_entropy(feddbe_bias(head.split(w)[0], logits, shift), batch)
         return loss + feddbe_pull(mean, s["consensus"], numbers["kappa"]), mean
 
     slopes, mean = torch.func.grad(objective, (0, 1), has_aux=True)(s["w"], s["shift"])
@@ -67,10 +66,12 @@ class FedDBE(GlobalModel):
     """FedAvg, where each client's features are moved by a private vector that is learned locally.
 
     ``kappa`` is κ, the strength with which the mean of the shared features is held at a consensus;
-    ``momentum`` is the weight of the newest batch in that mean (1: the batch alone, as in the
-    authors' commands).  ``memory=False`` leaves the private vectors at zero: with that and κ = 0 it
-    is FedAvg.  The consensus is made once, before the first round: every client trains the initial
-    model locally, and the means of its features are averaged by samples.
+    ``momentum`` is the weight of the newest batch in that mean (1: the batch alone).  Both defaults
+    are those of the authors' commands, for wide networks; κ = 50 may be far too strong for small
+    ones, so tune it (see the book's page on deviations).  ``memory=False`` leaves the private
+    vectors at zero: with that and κ = 0 it is FedAvg.  The consensus is made once, before the first
+    round: every client trains the initial model locally, and the means of its features are averaged
+    by samples.
 
     >>> import pfl_lib
     >>> method = pfl_lib.algorithm("feddbe", kappa=1.0)

@@ -76,8 +76,9 @@ def step(s, batch, client):
     common, known, lam = s["common"], s["known"] > 0, client.numbers["lam"]
 
     def objective(w):
-        apart = fedpac_pull(client.features(w, batch.x), common[batch.y], lam)
-        return client.loss(w, batch) + mean_over(torch.where(known[batch.y], apart, 0), batch)
+        features, logits = client.features_and_logits(w, batch)
+        apart = torch.where(known[batch.y], fedpac_pull(features, common[batch.y], lam), 0)
+        return client.loss_of(logits, batch) + mean_over(apart, batch)
 
     return client.move(s, client.grad_of(objective)(s["w"]) * s["mask"])
 

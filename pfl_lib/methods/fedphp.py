@@ -46,21 +46,26 @@ def fedphp_update(inherited, w, momentum):
 
 @local_step("fedphp")
 def step(s, batch, client):
-    """One step on (1 − λ)·loss + λ·distance to the inherited model h."""
-    distance = _discrepancy if client.numbers["features"] else _divergence
+    """One step on (1 − λ)·loss + λ·distance to the inherited model h, which teaches in evaluation
+    mode, as in the authors' public code."""
+    by_features = client.numbers["features"]
+    see, distance = (client.features, _discrepancy) if by_features else (client.logits, _divergence)
+    old = see(s["h"], batch.x)
 
     def objective(w):
-        apart = distance(w, s["h"], batch, client)
-        return (1 - s["lam"]) * client.loss(w, batch) + s["lam"] * apart
+        if by_features:
+            new, out = client.features_and_logits(w, batch)
+        else:
+            new = out = client.in_training(w, batch)
+        return (1 - s["lam"]) * client.loss_of(out, batch) + s["lam"] * distance(new, old, batch)
 
     return client.move(s, client.grad_of(objective)(s["w"]))
 
 
-def _discrepancy(w, h, batch, client):
+def _discrepancy(new, old, batch):
     """Squared maximum mean discrepancy of the two models' features, under a Gaussian kernel whose
     width is the mean squared length of the old ones."""
     weight = batch.weight / batch.weight.sum()
-    new, old = client.features(w, batch.x), client.features(h, batch.x)
     both, sign = torch.cat([new, old]), torch.cat([weight, -weight])
     squares = (both * both).sum(1)
     t = (squares[:, None] + squares - 2 * both @ both.T).clamp(min=0)
@@ -68,9 +73,9 @@ def _discrepancy(w, h, batch, client):
     return sign @ torch.exp(-t / (2 * torch.where(width > 0, width, 1))) @ sign
 
 
-def _divergence(w, h, batch, client):
-    """Mean Kullback–Leibler divergence of the predictions of w from those of h."""
-    new, old = (client.logits(model, batch.x).log_softmax(1) for model in (w, h))
+def _divergence(new, old, batch):
+    """Mean Kullback–Leibler divergence of the new predictions from the old ones."""
+    new, old = new.log_softmax(1), old.log_softmax(1)
     return ((old.exp() * (old - new)).sum(1) * batch.weight).sum() / batch.weight.sum()
 
 
@@ -107,7 +112,7 @@ class FedPHP(GlobalModel):
     equations = ["eq-fedphp-momentum", "eq-fedphp-update"]
     chapter = "11_family"
     paper = "after Li et al., ECML PKDD 2021"
-    private, weights_by = "a moving average of own models", "a schedule"
+    private, weights_by = "a moving average of the client's models", "a schedule"
     tested = "the client's inherited private model h"
     newcomer = "the global model, trained locally for a round"
 

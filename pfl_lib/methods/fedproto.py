@@ -58,7 +58,7 @@ def step(s, batch, client):
     common, known, lam = s["common"], s["known"] > 0, client.numbers["lam"]
 
     def objective(w):
-        features = client.features(w, batch.x)
+        features, logits = client.features_and_logits(w, batch)
         if client.numbers["samples"]:
             apart = (features - common[batch.y]).square().mean(1)
             pull = lam * mean_over(torch.where(known[batch.y], apart, 0), batch)
@@ -67,7 +67,7 @@ def step(s, batch, client):
             counts = hits.sum(0)
             means = hits.T @ features / counts.clamp(min=1)[:, None]
             pull = fedproto_pull(means, common, lam, known & (counts > 0))
-        return client.loss(w, batch) + pull
+        return client.loss_of(logits, batch) + pull
 
     return client.move(s, client.grad_of(objective)(s["w"]))
 

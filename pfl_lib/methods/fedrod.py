@@ -35,15 +35,17 @@ def step(s, batch, client):
     gamma, head = client.numbers["gamma"], head_in(client.numbers)
 
     def generic(w):
-        return cross_entropy(balanced_logits(client.logits(w, batch.x), s["counts"], gamma), batch)
+        features, logits = client.features_and_logits(w, batch)
+        loss = cross_entropy(balanced_logits(logits, s["counts"], gamma), batch)
+        return loss, (features, logits)
 
-    features, logits = client.features(s["w"], batch.x), client.logits(s["w"], batch.x)
+    g, (features, logits) = client.grad_of(generic, has_aux=True)(s["w"])
 
     def personal(p):
         matrix, bias = head.split(p)
         return cross_entropy(logits + features @ matrix.T + bias, batch)
 
-    moved = client.move(s, client.grad_of(generic)(s["w"]))
+    moved = client.move(s, g)
     return moved | client.move(s, client.grad_of(personal)(s["p"].detach()), "p")
 
 

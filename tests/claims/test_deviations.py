@@ -22,3 +22,15 @@ def test_the_table_shows_every_reading_with_its_interval():
 def test_the_words_of_the_page_hold_no_accuracy():
     page = (ROOT / "book" / "deviations.md").read_text(encoding="utf-8")
     assert not re.search(r"\d\d\.\d *(%|per cent)", page) and "```{choices}" in page
+
+
+def test_what_the_page_says_of_kappa_is_what_tuning_found():
+    trials = laptop("natural").record["more"]["trials"]
+    said = []
+    for kappa in (1.0, 50.0):
+        for case in ("people", "writers", "watch"):
+            some = [t for t in trials[case]["FedDBE"] if t["kappa"] == kappa]
+            said.append(f"{min(some, key=lambda t: t['lr'])['validation']:.2f}")
+    page = (ROOT / "book" / "deviations.md").read_text(encoding="utf-8")
+    (row,) = (line for line in page.splitlines() if line.startswith("| FedDBE: is"))
+    assert re.findall(r"0\.\d\d", row) == said

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pfl_lib import algorithm
+from pfl_lib import algorithm, train
 from pfl_lib import formulas as f
 from tests.support.linear import CLASSES, WIDTH, flat, linear_federation, parts, samples, slopes
 from tests.support.methods import ENGINES, close, go, refused, small_federation
@@ -74,6 +74,21 @@ def test_without_both_additions_it_is_fedper(data, unequal):
     for hyper in ({"align_epochs": 0}, {"fisher": "none"}, {"fisher": "batches"}):
         one = algorithm("fedas", **hyper)
         assert (one.personal(go(one, fed, 3), fed) - expected).norm(dim=1).min() > 1e-4, hyper
+
+
+def test_the_own_trained_model_is_tested_beside(data, unequal):
+    fed, method = small_federation(data, unequal), algorithm("fedas")
+    state = go(method, fed, 2)
+    name = "trained"
+    aligned = method.aligned(
+        state, method.download(state, fed, fed.everyone).w, fed.at(2), fed.everyone
+    )
+    new = method.round(state, fed.at(2), fed.everyone)
+    trained = train(fed.at(2), aligned, fed.everyone)
+    close(method.extra_models(new, fed)[name], trained, 1e-12)
+    head = fed.head_mask
+    close(method.personal(new, fed)[:, head], trained[:, head], 1e-12)
+    assert (method.personal(new, fed) - trained).norm(dim=1).min() > 1e-4
 
 
 def test_alignment_brings_the_features_nearer_to_the_own_ones(data, unequal):

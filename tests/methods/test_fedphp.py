@@ -64,6 +64,8 @@ def test_bad_arguments_are_named(call, message):
 def test_known_answers_of_fedphp(quadratics):
     fed, method = quadratics(epochs=2), algorithm("fedphp", lam=0.0, transfer="predictions")
     fed.network.logits = lambda w, x: w.expand(len(x), -1)
+    fed.network.in_training = lambda w, batch: w.expand(len(batch.x), -1)
+    fed.network.loss_of = fed.network.loss
     old = torch.tensor([[0.0, 1.0]], dtype=fed.dtype)
     state = method.start(fed).put(FIRST, h=old, taken=50 * fed.sizes[FIRST])
     new = method.round(state, fed, FIRST)

@@ -101,19 +101,22 @@ class QuadraticClient:
     def loss_above(self, below: Tensor, top: Tensor, batch: Batch) -> Tensor:
         return self.loss(torch.cat([below, top]), batch)
 
-    def logits(self, w: Tensor, x: Tensor) -> Tensor:
+    def logits(self, *given: Any, **named: Any) -> Any:
         raise ValueError(
             f"step {self.step!r} looks at what a model puts out, and quadratic clients have no "
             "inputs and no outputs: run it on a pfl_lib.Federation"
         )
 
-    features = logits
+    features = in_training = features_and_logits = loss_of = logits
+
+    def of_each_sample(self, function: Callable[..., Tensor], *samples: Tensor) -> Tensor:
+        return torch.func.vmap(function)(*samples)
 
     def grad(self, w: Tensor, batch: Batch) -> Tensor:
         return self.h * (w - self.c)
 
-    def grad_of(self, objective: Callable[..., Tensor]) -> Callable[..., Any]:
-        return torch.func.grad(objective)
+    def grad_of(self, objective: Callable[..., Any], has_aux: bool = False) -> Callable[..., Any]:
+        return torch.func.grad(objective, has_aux=has_aux)
 
     def grad_and_loss(self, objective: Callable[[Tensor], Tensor], w: Tensor) -> tuple[Any, Any]:
         return torch.func.grad_and_value(objective)(w)
