@@ -4,7 +4,10 @@ from tests.support.claims import first, gains, laptop, percent
 
 FOUND = laptop("fedala_table7")
 ALL, HALF = FOUND.cases
-FULL, AWAY = (percent(FOUND, case, "best") for case in FOUND.cases)
+FULL, AWAY = (
+    {m: v for m, v in percent(FOUND, c, "best").items() if m == "Separate" or FOUND.paper(m, c)}
+    for c in FOUND.cases
+)
 
 
 def test_on_mnist_all_but_three_of_the_methods_are_between_93_and_96_percent():

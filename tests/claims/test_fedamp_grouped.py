@@ -9,6 +9,8 @@ from tests.support.claims import first, laptop, paper_scale, percent
 FOUND, PAPER = laptop("fedamp_grouped"), paper_scale("fedamp_grouped")
 CHOSEN = "FedAMP, median σ"
 BEST = {case: percent(FOUND, case, "best") for case in FOUND.cases}
+for here in BEST.values():
+    here.pop("Oracle groups", None)  # is told what the others have to find
 THREE = pytest.mark.parametrize("case", ["FMNIST", "EMNIST", "CIFAR100"])
 ALL = pytest.mark.parametrize("case", FOUND.cases)
 
