@@ -251,7 +251,7 @@ def checked_device(device: str | torch.device | None) -> torch.device:
             f"device must be None, or a device of torch such as 'cpu' or 'cuda:0', got {device!r}"
         ) from error
     try:
-        torch.empty(0, device=found).tolist()  # the device 'meta' holds no numbers
+        torch.empty(0, device=found).cpu()  # the device 'meta' holds no numbers
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         here = ", ".join(repr(name) for name in present_devices())
         why = str(error).splitlines()[0]
