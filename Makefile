@@ -69,6 +69,7 @@ site: $(READY) ## look at every page of the built book in a real browser
 
 coverage: $(READY) ## which lines of the library the unit tests run; a page for each file in _build/coverage
 	$(PYTEST) -n $(JOBS) --ignore tests/site --ignore tests/notebooks --cov --cov-report term:skip-covered --cov-report html tests
+	@test -z "$${GITHUB_STEP_SUMMARY:-}" || $(PY) -m coverage report --skip-covered --format markdown >> "$$GITHUB_STEP_SUMMARY"
 
 exercises: $(READY) ## notebooks with the chapters' exercises, with and without solutions (`make book` does it too)
 	$(PY) -m devtools.teaching exercises

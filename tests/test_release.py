@@ -44,7 +44,8 @@ def test_workflows_run_what_one_can_run_here(path):
 
 def test_the_workflows_test_publish_and_watch():
     ran = {path.stem: [s["run"] for s in steps(path) if "run" in s] for path in WORKFLOWS}
-    assert ran["test"] == ["make lint", "make unit", "make flower PARTS=tls", "make test"]
+    expected = ["make lint", "make unit", "make coverage", "make flower PARTS=tls", "make test"]
+    assert ran["test"] == expected
     assert "make book" in ran["site"]
     assert {"make colab", "make links ONLINE=1"} <= set(ran["weekly"])
     assert "make dist" in ran["release"]
