@@ -2,7 +2,9 @@
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -44,34 +46,34 @@ class History:
     stopped: str = ""  # why a callback ended the run before its last round
 
     @property
-    def metric(self):
+    def metric(self) -> str:
         """What ``accuracy`` holds: "accuracy", or another metric of the federation."""
         return self.settings.get("metric", "accuracy")
 
     @property
-    def mean(self):
+    def mean(self) -> list[float]:
         """Mean accuracy over clients, one number per recorded round."""
         return [_mean(row) for row in self.accuracy]
 
     @property
-    def last(self):
+    def last(self) -> float:
         """Mean accuracy in the last recorded round; NaN before the first."""
         return self.mean[-1] if self.accuracy else math.nan
 
     @property
-    def best(self):
+    def best(self) -> float:
         """Best mean accuracy over the rounds: the papers' number.  It is chosen on the test data,
         so it is biased upwards."""
         way = _objectives.sign(self.metric)
         return max(_measured(self.mean), key=lambda value: way * value, default=math.nan)
 
     @property
-    def best_round(self):
+    def best_round(self) -> int | None:
         """The round of ``best``; None if nothing was ever measured."""
         best = self.best
         return self.rounds[self.mean.index(best)] if best == best else None
 
-    def clients(self, round_=None):
+    def clients(self, round_: int | None = None) -> torch.Tensor:
         """Accuracy of every client, in the last or in a given recorded round: an (m,) tensor."""
         if round_ is not None and _check.whole("round_", round_, at_least=0) not in self.rounds:
             some = ", ".join(map(str, self.rounds[:10])) + ", …" * (len(self.rounds) > 10)
@@ -81,12 +83,12 @@ class History:
         at = -1 if round_ is None else self.rounds.index(round_)
         return torch.tensor(self.accuracy[at])
 
-    def worst(self, share=0.1):
+    def worst(self, share: float = 0.1) -> float:
         """Mean accuracy of the worst ``share`` of the clients in the last recorded round."""
         share = _check.between("share", share, 0, 1, "(]")
         return _worst(self.accuracy[-1] if self.accuracy else [], share, self.metric)
 
-    def measurements(self):
+    def measurements(self) -> list[dict[str, float]]:
         """What was measured in each recorded round: means over the clients, by name."""
         return [
             {
@@ -99,7 +101,7 @@ class History:
             for r in range(len(self.rounds))
         ]
 
-    def to_pandas(self):
+    def to_pandas(self) -> Any:
         """A tidy table for pandas (``pip install pandas``): one row per recorded round and client.
 
         Columns: method, round, client, accuracy, loss, one for each of ``extra_models``, and
@@ -125,14 +127,14 @@ class History:
         ]
         return pandas.DataFrame(rows, columns=names)
 
-    def forget_last(self):
+    def forget_last(self) -> None:
         """Leave out the last measurement."""
         for kept in (self.rounds, self.accuracy, self.loss, self.seconds, self.sent):
             del kept[-1:]
         for kept in self.extra_models.values():
             del kept[-1:]
 
-    def summary(self):
+    def summary(self) -> dict[str, Any]:
         """One row of a results table."""
         return {
             "method": self.label,
@@ -147,12 +149,12 @@ class History:
         }
 
     @property
-    def also(self):
+    def also(self) -> dict[str, list[list[float]]]:
         """Deprecated: use ``extra_models``."""
         _deprecated.warn("History.also", "History.extra_models")
         return self.extra_models
 
-    def record(self):
+    def record(self) -> dict[str, Any]:
         """Everything but the state, as plain data."""
         return {
             "label": self.label,
@@ -168,22 +170,22 @@ class History:
             "stopped": self.stopped,
         }
 
-    def save(self, path):
+    def save(self, path: str | Path) -> None:
         """Write the record as JSON, atomically."""
         text = json.dumps(self.record())
         atomic_write(_check.file("path", path), lambda side: side.write_text(text))
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path: str | Path) -> "History":
         """Read what ``save`` wrote."""
-        path = _check.path("path", path)
+        file = _check.path("path", path)
         try:
-            found = json.loads(path.read_text())
+            found = json.loads(file.read_text())
             return cls(**{_deprecated.FIELDS.get(name, name): v for name, v in found.items()})
         except (ValueError, TypeError, AttributeError) as error:
             raise ValueError(f"{path}: not a saved History ({error})") from error
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         if not self.rounds:
             return f"History({self.label}: nothing measured yet)"
         return (
@@ -193,18 +195,18 @@ class History:
         )
 
 
-def _measured(values):
+def _measured(values: Sequence[float]) -> list[float]:
     """The values that were measured, that is, are not NaN."""
     return [a for a in values if a == a]
 
 
-def _worst(values, share, metric):
+def _worst(values: Sequence[float], share: float, metric: str) -> float:
     """Mean of the worst ``share`` of the measured values: the lowest, or of errors the highest."""
     ordered = sorted(_measured(values), reverse=_objectives.sign(metric) < 0)
     return _mean(ordered[: max(1, math.ceil(share * len(ordered)))])
 
 
-def _mean(values):
+def _mean(values: Sequence[float]) -> float:
     """The mean of the measured values; NaN if there is none."""
     values = _measured(values)
     return sum(values) / len(values) if values else math.nan

@@ -8,7 +8,7 @@ clients, on threads, or on another machine.
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -107,6 +107,7 @@ class StepClient(Protocol):
 
 
 LocalStep = Callable[[Mapping[str, Tensor], Any, StepClient], dict[str, Tensor]]
+Step = TypeVar("Step", bound=LocalStep)
 STEPS: dict[str, LocalStep] = {}
 
 
@@ -200,7 +201,7 @@ class Work:
     tag: str = ""
     uploaded: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _check.one_of("step", self.step, STEPS)
         for name in ("rows", "shared", "numbers"):
             if not isinstance(getattr(self, name), Mapping):
@@ -229,14 +230,14 @@ class Work:
         _check_numbers(self)
 
 
-def _check_numbers(work):
+def _check_numbers(work: Work) -> None:
     """Refuse numbers that nobody would read."""
     if work.numbers and work.step == "descend":
         got = dict(work.numbers)
         raise ValueError(f"numbers must be empty: step 'descend' reads none, got {got!r}")
 
 
-def local_step(name):
+def local_step(name: str) -> Callable[[Step], Step]:
     """Register a method's own local step under ``name``; ``StepClient`` says what it gets.
 
     A name that belongs to another function is refused.  The same function, by module and name, may
@@ -253,7 +254,7 @@ def local_step(name):
     tensor(0.2500)
     """
 
-    def register(function):
+    def register(function: Step) -> Step:
         taken = STEPS.get(name)
         if taken is not None and _full_name(taken) != _full_name(function):
             raise ValueError(
@@ -266,12 +267,12 @@ def local_step(name):
     return register
 
 
-def _full_name(function):
+def _full_name(function: Callable) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
 @local_step("descend")
-def descend(s, batch, client):
+def descend(s: Mapping[str, Tensor], batch: Batch, client: StepClient) -> dict[str, Tensor]:
     """One step on the loss, with whichever of penalty, correction and mask the work holds.
 
     Rows "steps", where the work has them, count the steps.
@@ -281,7 +282,7 @@ def descend(s, batch, client):
 
 
 @local_step("private descend")
-def private_descend(s, batch, client):
+def private_descend(s: Mapping[str, Tensor], batch: Batch, client: StepClient) -> dict[str, Tensor]:
     """``descend`` along a gradient that is private in each sample; the other terms see no data."""
     g = private_gradient(client.loss, s["w"], batch, client, s.get("mask"))
     moved = client.move(s, gradient_with_terms(g, s))
@@ -289,14 +290,14 @@ def private_descend(s, batch, client):
 
 
 def train(
-    fed,
+    fed: Any,
     start: Tensor,
     who: Tensor,
     *,
     prox: Prox | None = None,
     correction: Tensor | None = None,
     mask: Tensor | None = None,
-    **options,
+    **options: Any,
 ) -> Tensor:
     """Ordinary local training of the clients ``who`` from the rows of ``start``; the trained rows.
 
@@ -329,13 +330,13 @@ def train(
 class DeprecatedTrain:
     """``fed.train(...)``, from before ``train`` became a function."""
 
-    def train(self, start: Tensor, who: Tensor, **options) -> Tensor:
+    def train(self, start: Tensor, who: Tensor, **options: Any) -> Tensor:
         """Deprecated: ``pfl_lib.train(fed, start, who, ...)``."""
         _deprecated.warn("fed.train(...)", "pfl_lib.train(fed, ...)")
         return train(self, start, who, **options)
 
 
-def _checked_strength(prox, clients):
+def _checked_strength(prox: Prox, clients: int) -> float | Tensor:
     """The strength of ``prox``: a float, or a tensor, whose values are not read."""
     if not isinstance(prox, Prox):
         raise TypeError(f"prox must be a Prox(centre, strength), got {prox!r}")
@@ -350,7 +351,7 @@ def _checked_strength(prox, clients):
     return strength
 
 
-def _checked_mask(fed, mask):
+def _checked_mask(fed: Any, mask: Tensor) -> Tensor:
     mask = _check.numbers("mask", mask)
     if mask.shape != (fed.d,):
         raise ValueError(
@@ -362,7 +363,7 @@ def _checked_mask(fed, mask):
     return mask.to(fed.device, fed.dtype)
 
 
-def _warn_of_overshooting(fed, strength, options):
+def _warn_of_overshooting(fed: Any, strength: float | Tensor, options: Mapping[str, Any]) -> None:
     """The penalty adds strength·(w − centre) to the gradient: SGD diverges if lr·strength > 2."""
     if isinstance(strength, Tensor) and strength.device.type != "cpu":
         return  # reading it would synchronize with the GPU

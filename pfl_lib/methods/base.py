@@ -1,6 +1,6 @@
 """The base of all methods: frozen hyper-parameters, facts, and a round in three steps."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
 from typing import Any, ClassVar
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pfl_lib import _check
+from pfl_lib.federation import Federation
 from pfl_lib.work import train
 
 #: Families in the order of lists and tables; others come after these.
@@ -127,7 +128,7 @@ class Algorithm:
     #: hyper-parameters without a usable default, with examples
     needs: ClassVar[Mapping[str, Any]] = {}
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Check the hyper-parameters; a subclass with further checks calls this, too."""
         for one in fields(self):
             if "check" in one.metadata:
@@ -135,11 +136,11 @@ class Algorithm:
 
     # ---- the run
 
-    def start(self, fed) -> State:
+    def start(self, fed: Federation) -> State:
         """The state before the first round: by default a common random model for every client."""
         return State(w=fed.initial())
 
-    def round(self, state: State, fed, who: Tensor) -> State:
+    def round(self, state: State, fed: Federation, who: Tensor) -> State:
         """One round with the clients ``who``."""
         if not isinstance(state, State):
             raise TypeError(f"state must be the State of the round before, got {state!r}")
@@ -147,22 +148,22 @@ class Algorithm:
         done = self.local(state, received, fed, who)
         return self.upload(state, done, fed, who)
 
-    def download(self, state: State, fed, who: Tensor) -> State:
+    def download(self, state: State, fed: Federation, who: Tensor) -> State:
         """The start of the round for the clients ``who``: ``w``, one model per client, and whatever
         else they are sent.  By default their own models."""
         return State(w=state.w[who])
 
-    def local(self, state: State, received: State, fed, who: Tensor) -> State:
+    def local(self, state: State, received: State, fed: Federation, who: Tensor) -> State:
         """The clients' work: what they ``received``, with ``w`` trained."""
         return received.set(w=train(fed, received.w, who))
 
-    def upload(self, state: State, done: State, fed, who: Tensor) -> State:
+    def upload(self, state: State, done: State, fed: Federation, who: Tensor) -> State:
         """The next state, made from the clients' results ``done``."""
         return state.put(who, w=done.w)
 
     # ---- evaluation
 
-    def personal(self, state: State, fed) -> Tensor:
+    def personal(self, state: State, fed: Federation) -> Tensor:
         """The model each client would use now, one row per client: these are tested.
 
         Where the state holds a global model ``x``, this must also work with one row per client in
@@ -170,11 +171,11 @@ class Algorithm:
         """
         return state.w
 
-    def extra_models(self, state: State, fed) -> dict[str, Tensor]:
+    def extra_models(self, state: State, fed: Federation) -> dict[str, Tensor]:
         """Other models worth testing beside the personal ones."""
         return {}
 
-    def newcomer_models(self, state: State, fed, newcomers) -> Tensor:
+    def newcomer_models(self, state: State, fed: Federation, newcomers: Federation) -> Tensor:
         """The model of each client of ``newcomers``, a federation that took no part in any round
         of ``fed``: one row per newcomer, as described in ``newcomer``.
 
@@ -185,7 +186,7 @@ class Algorithm:
         begin = mean.expand(newcomers.m, -1)
         return train(newcomers, begin, newcomers.everyone, tag="newcomer", uploaded=False)
 
-    def sent(self, fed, who: Tensor, k: int) -> int:
+    def sent(self, fed: Federation, who: Tensor, k: int) -> int:
         """Number of parameters sent in round ``k``, down and up, by all clients together."""
         return 2 * fed.d * len(who)
 
@@ -195,7 +196,7 @@ class Algorithm:
         """The hyper-parameters as plain data."""
         return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
 
-    def handed_layers(self, fed) -> list:
+    def handed_layers(self, fed: Federation) -> Sequence[tuple[str, slice]]:
         """The layers of the model that clients receive."""
         return fed.layers
 
@@ -255,7 +256,7 @@ def as_method(argument: str, value: Any) -> Algorithm:
     return value
 
 
-def _plain(value):
+def _plain(value: Any) -> Any:
     if isinstance(value, Algorithm):
         return {"name": value.name, **value.settings()}
     if isinstance(value, torch.Tensor):
