@@ -70,6 +70,14 @@ class Odd(nn.Module):
         return self.spoil(self, self.layer(x.flatten(1)))
 
 
+class Parallel(nn.DataParallel):
+    """Built without a look at the devices that are there."""
+
+    def __init__(self, module):
+        nn.Module.__init__(self)
+        self.module = module
+
+
 def only_in_training(module, out):
     return (out, out) if module.training else out
 
@@ -100,7 +108,7 @@ def test_a_module_that_cannot_learn_is_refused_with_what_would_be_right(kind):
 @pytest.mark.parametrize(
     ("wrap", "words"),
     [
-        (nn.DataParallel, "give model.module"),
+        (Parallel, "give model.module"),
         (lambda module: torch.jit.trace(module, torch.ones(2, 1, 8, 8)), "plain nn.Module"),
         (lambda _: Odd(lambda _, out: out, lazy=True), "call it once on a batch"),
     ],

@@ -428,7 +428,13 @@ def some_work(**options):
     rows = {"w": torch.arange(6.0).view(2, 3), "centre": torch.arange(6.0).view(2, 3)}
     rows["strength"] = torch.tensor([0.5, 0.5])
     return Work(
-        rows, shared={"mask": torch.ones(3)}, numbers={"a": 0.1}, epochs=2, tag="x", **options
+        rows,
+        "private descend",
+        shared={"mask": torch.ones(3)},
+        numbers={"a": 0.1},
+        epochs=2,
+        tag="x",
+        **options,
     )
 
 
@@ -440,7 +446,7 @@ def test_work_comes_back_as_it_was_and_equal_arrays_travel_once():
     assert torch.equal(work.rows["centre"], torch.tensor([[3.0, 4.0, 5.0]]))
     assert torch.equal(work.rows["strength"], torch.tensor([0.5]))
     assert torch.equal(work.shared["mask"], torch.ones(3)) and work.numbers == {"a": 0.1}
-    assert (work.step, work.epochs, work.steps, work.tag) == ("descend", 2, None, "x")
+    assert (work.step, work.epochs, work.steps, work.tag) == ("private descend", 2, None, "x")
     assert work.moves == ("w",)
 
 
