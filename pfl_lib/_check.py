@@ -102,9 +102,7 @@ def on_device(name, tensor, device):
         raise ValueError(f"{name} must be on {device} as the federation is, got {tensor.device}")
 
 
-MEANT = {"learning_rate": "lr", "step_size": "lr", "eta": "lr", "local_epochs": "epochs",
-         "net": "model", "network": "model", "num_rounds": "rounds", "n_rounds": "rounds",
-         "random_state": "seed", "fraction": "participation", "decay": "weight_decay"}  # fmt: skip
+MEANT = {"learning_rate": "lr", "eta": "lr", "local_epochs": "epochs", "network": "model"}
 
 
 def keywords(function):

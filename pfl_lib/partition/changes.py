@@ -94,9 +94,8 @@ def hold_out(partition, share=0.2, seed=0, data=None):
 def _planned(partition, data, share, seed):
     """The samples to hold out by whole groups, or by time: a mask over the data; None: neither."""
     if data.groups is None:
-        rows = partition.train
         by_time = data.split == "time"
-        return sides(data.y, rows, share, by_time=True) if by_time else None
+        return sides(data.y, partition.train, share, by_time=True) if by_time else None
     classes = data.y if data.labeled else torch.zeros(len(data), dtype=torch.int64)
     out = torch.zeros(len(data), dtype=torch.bool)
     for i, own in enumerate(at_home(partition.train, data.groups)):
