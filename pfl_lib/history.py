@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -156,19 +156,7 @@ class History:
 
     def record(self) -> dict[str, Any]:
         """Everything but the state, as plain data."""
-        return {
-            "label": self.label,
-            "tested": self.tested,
-            "settings": self.settings,
-            "rounds": self.rounds,
-            "accuracy": self.accuracy,
-            "loss": self.loss,
-            "extra_models": self.extra_models,
-            "seconds": self.seconds,
-            "sent": self.sent,
-            "broken": self.broken,
-            "stopped": self.stopped,
-        }
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "state"}
 
     def save(self, path: str | Path) -> None:
         """Write the record as JSON, atomically."""

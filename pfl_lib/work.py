@@ -363,7 +363,7 @@ def _checked_mask(fed: Any, mask: Tensor) -> Tensor:
     return mask.to(fed.device, fed.dtype)
 
 
-def _warn_of_overshooting(fed: Any, strength: float | Tensor, options: Mapping[str, Any]) -> None:
+def _warn_of_overshooting(fed: Any, strength: Any, options: Mapping[str, Any]) -> None:
     """The penalty adds strength·(w − centre) to the gradient: SGD diverges if lr·strength > 2."""
     if isinstance(strength, Tensor) and strength.device.type != "cpu":
         return  # reading it would synchronize with the GPU

@@ -145,6 +145,8 @@ def test_the_core_stays_small():
     print(f"pfl_lib without pfl_lib.book: {total:,} lines of code in {len(lines)} files")
     longest = sorted(lines.items(), key=lambda item: -item[1])[:5]
     assert total <= MOST_LINES, f"{total:,} lines; the longest files: {longest}"
+    page = (ROOT / "book" / "architecture.md").read_text(encoding="utf-8")
+    assert f"{MOST_LINES:,} lines" in page, "the page on the architecture says the limit"
 
 
 def test_no_test_imports_a_test():
