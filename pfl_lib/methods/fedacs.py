@@ -174,10 +174,10 @@ class FedACS(Algorithm):
                 f"own model reaches: this is Separate training; take p < {n / (n + 1):.4g}",
                 stacklevel=3,
             )
-        if delta < 0 and ((delta < (S := cosine_similarities(w))) & (S < 0)).any():
+        if (delta < 0).any() and ((delta < (S := cosine_similarities(w))) & (S < 0)).any():
             what = "they are left out" if self.negatives == "drop" else "their weights are negative"
             warnings.warn(
-                f"the threshold {float(delta):.3g} lets negative cosines pass; {what}; "
+                f"the threshold {float(delta.min()):.3g} lets negative cosines pass; {what}; "
                 "a larger p raises it",
                 stacklevel=3,
             )
