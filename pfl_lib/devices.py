@@ -43,6 +43,8 @@ class OnDevices(FederationWrapper):
             raise TypeError(f"fed must be a pfl_lib.Federation, got {self.fed!r}")
         self._copies = [self.fed.replace(device=device) for device in self.devices]
         self.fed = self._copies[0]
+        for other in self._copies[1:]:  # one layout for all, which a resumed run restores
+            other.network.transposed = self.fed.network.transposed
 
     def _with(self, copies: list[Any]) -> Self:
         here = object.__new__(type(self))

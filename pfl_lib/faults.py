@@ -9,6 +9,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -25,8 +26,33 @@ KINDS = {"sign_flip": 1.0, "scale": 10.0, "noise": 1.0, "stale": None}
 HUGE = 1e4  # no sound parameter is so large; only from here on can a loss overflow
 
 
+class _Properties:
+    """What ``FederationWrapper`` reads from the federation that it wraps."""
+
+    m: int
+    d: int
+    k: int
+    everyone: Tensor
+    sizes: Tensor
+    sample_counts: Sequence[int]
+    layers: list[tuple[str, slice]]
+    head_mask: Tensor
+    buffer_mask: Tensor
+    norm_mask: Tensor
+    tensors: list[tuple[str, slice]]
+    head_bias: Tensor | None
+    linear_head: tuple[int, int, int] | None
+    groups: Tensor | None
+    loss: str
+    metric: str
+    model_name: str
+    settings: Settings
+    device: torch.device
+    dtype: torch.dtype
+
+
 @dataclass(eq=False)
-class FederationWrapper(DeprecatedTrain):
+class FederationWrapper(_Properties, DeprecatedTrain):
     """A wrapper around ``fed`` that may change its clients' results: see ``on_result``.
 
     >>> import pfl_lib
@@ -54,6 +80,19 @@ class FederationWrapper(DeprecatedTrain):
     def with_part(self, positions: Sequence[Tensor]) -> Self:
         return dataclasses.replace(self, fed=self.fed.with_part(positions))
 
+    def replace(self, **changes: Any) -> Self:
+        """The same wrapper, as new, around ``fed.replace(...)``."""
+        return self._around(self.fed.replace(**changes))  # type: ignore[attr-defined]
+
+    def hold_out(self, share: float = 0.2, seed: int = 0) -> tuple[Self, Self]:
+        """The same wrapper, as new, around each of ``fed.hold_out(...)``."""
+        one, other = map(self._around, self.fed.hold_out(share, seed))  # type: ignore[attr-defined]
+        return one, other
+
+    def _around(self, fed: Any) -> Self:
+        own = (f for f in dataclasses.fields(self) if f.default_factory is dataclasses.MISSING)
+        return type(self)(**{f.name: getattr(self, f.name) for f in own} | {"fed": fed})
+
     def describe(self) -> dict[str, Any]:
         """Everything a run must agree on to be resumed, the wrapper's own settings included."""
         names = [f.name for f in dataclasses.fields(self) if f.name != "fed" and f.compare]
@@ -65,87 +104,7 @@ class FederationWrapper(DeprecatedTrain):
             name, number = f"{kind} {number}", number + 1
         return {**inside, name: plain}
 
-    # the rest of the interface is the wrapped federation's
-
-    @property
-    def m(self) -> int:
-        return self.fed.m
-
-    @property
-    def d(self) -> int:
-        return self.fed.d
-
-    @property
-    def k(self) -> int:
-        return self.fed.k
-
-    @property
-    def everyone(self) -> Tensor:
-        return self.fed.everyone
-
-    @property
-    def sizes(self) -> Tensor:
-        return self.fed.sizes
-
-    @property
-    def sample_counts(self) -> Sequence[int]:
-        return self.fed.sample_counts
-
-    @property
-    def layers(self) -> list[tuple[str, slice]]:
-        return self.fed.layers
-
-    @property
-    def head_mask(self) -> Tensor:
-        return self.fed.head_mask
-
-    @property
-    def buffer_mask(self) -> Tensor:
-        return self.fed.buffer_mask
-
-    @property
-    def norm_mask(self) -> Tensor:
-        return self.fed.norm_mask
-
-    @property
-    def tensors(self) -> list[tuple[str, slice]]:
-        return self.fed.tensors
-
-    @property
-    def head_bias(self) -> Tensor | None:
-        return self.fed.head_bias
-
-    @property
-    def linear_head(self) -> tuple[int, int, int] | None:
-        return self.fed.linear_head
-
-    @property
-    def groups(self) -> Tensor | None:
-        return self.fed.groups
-
-    @property
-    def loss(self) -> str:
-        return self.fed.loss
-
-    @property
-    def metric(self) -> str:
-        return self.fed.metric
-
-    @property
-    def model_name(self) -> str:
-        return self.fed.model_name
-
-    @property
-    def settings(self) -> Settings:
-        return self.fed.settings
-
-    @property
-    def device(self) -> torch.device:
-        return self.fed.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.fed.dtype
+    # the rest of the interface is the wrapped federation's, properties too: see ``_Properties``
 
     def initial(self, who: Tensor | None = None) -> Tensor:
         return self.fed.initial() if who is None else self.fed.initial(who)
@@ -160,6 +119,10 @@ class FederationWrapper(DeprecatedTrain):
         if name == "fed" or name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.fed, name)
+
+
+for _name in _Properties.__annotations__:
+    setattr(FederationWrapper, _name, property(attrgetter(f"fed.{_name}")))
 
 
 @dataclass(eq=False)

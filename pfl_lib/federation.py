@@ -203,6 +203,16 @@ def check_work(fed: Federation, work: Work, clients: Sequence[int]) -> None:
             )
 
 
+def checked_parts(fed: Federation, positions: Any) -> list[Any]:
+    """``positions``, if there is one entry for each client."""
+    given = _check.several("positions", positions, "tensors")
+    if len(given) != fed.m:
+        raise ValueError(
+            f"positions must be one tensor for each of {fed.m} clients, got {len(given)}"
+        )
+    return list(given)
+
+
 def check_models(fed: Federation, w: Any, clients: Sequence[int], split: str) -> None:
     """Refuse models to be evaluated that do not fit the clients or the federation."""
     _check.one_of("split", split, ("test", "train"))

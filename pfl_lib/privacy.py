@@ -28,6 +28,7 @@ from pfl_lib.federation import checked_federation
 from pfl_lib.methods._averaging import with_average
 from pfl_lib.methods.base import as_method
 from pfl_lib.random import keyed_generator
+from pfl_lib.work import TOLD
 
 
 def delta_of(epsilon, noise, rounds):
@@ -101,13 +102,23 @@ def _rate(rate):
     return rate
 
 
+MOST_POINTS = 2e7  # of the account's grid; it needs some hundred bytes for each
+
+
 def _sampled_epsilon(noise, rounds, delta, rate):
     accountants = _check.optional("opacus.accountants", "rate < 1", "opacus")
     account = accountants.PRVAccountant()
-    noise = _check.positive("noise", noise)
-    account.history = [(noise, float(rate), _check.whole("rounds", rounds))]
+    noise, rounds = _check.positive("noise", noise), _check.whole("rounds", rounds)
+    account.history = [(noise, float(rate), rounds)]
     with warnings.catch_warnings():  # about orders that it does not use
         warnings.simplefilter("ignore")
+        bound = accountants.RDPAccountant()
+        bound.history = account.history
+        # its grid: twice the ε of δ/4000 or so, in steps of 0.01/√(rounds·…)
+        points = bound.get_epsilon(delta / 4000) * math.sqrt(rounds * math.log(12e3 / delta)) * 200
+        if not points < MOST_POINTS:
+            few = f"rounds must be fewer with noise {noise:g}, rate {rate:g}, got {rounds:,}:"
+            raise ValueError(f"{few} the account fits into no memory; rate=1 is an upper bound")
         return float(account.get_epsilon(delta=delta))
 
 
@@ -133,8 +144,9 @@ def private(method, clip, noise, seed=0):
     client's updates; the number of clients is not hidden.  The server that adds the noise must be
     trusted, or the noise be added under secure aggregation.
 
-    Methods whose clients send more than what is averaged (FedPAC, FedDBE, FedAS) are refused, and
-    so are models with running statistics, which noise would make negative.
+    Local steps that tell more than a model (see ``local_step``: FedPAC, FedDBE, FedAS, the label
+    prior) are refused in the run, and so are models with running statistics, which noise would make
+    negative.
 
     >>> import pfl_lib
     >>> method = private(pfl_lib.algorithm("fedavg"), clip=1.0, noise=0.1)
@@ -146,11 +158,6 @@ def private(method, clip, noise, seed=0):
     clip, noise = _check.positive("clip", clip), _check.non_negative("noise", noise)
     _check.whole("seed", seed, at_least=0)
     method = as_method("method", method)
-    if more := getattr(method, "sends_more", ""):
-        raise ValueError(
-            f"method must send nothing but what is averaged; {method.label} also sends {more}, "
-            "which no noise would hide"
-        )
 
     def average(self, w, weights, state, fed):
         update = (w - state.x) * ~self.private_mask(fed)
@@ -160,9 +167,12 @@ def private(method, clip, noise, seed=0):
 
     def start(self, fed):
         _without_statistics(fed, fed.buffer_mask & ~self.private_mask(fed))
-        return type(method).start(self, fed)
+        return type(method).start(self, _OnlyModels(fed))
 
-    return with_average(method, average, "private", clip, noise, seed, start=start)
+    def round(self, state, fed, who):
+        return type(method).round(self, state, _OnlyModels(fed), who)
+
+    return with_average(method, average, "private", clip, noise, seed, start=start, round=round)
 
 
 def _without_statistics(fed, statistics):
@@ -173,11 +183,35 @@ def _without_statistics(fed, statistics):
         )
 
 
+def _check_told(step, mixes=""):
+    """Refuse a local step that tells what noise on models does not hide, or does not say it."""
+    if TOLD[step].reveals is None:
+        raise ValueError(f"the local step {step!r} must say what it reveals: see local_step")
+    if more := TOLD[step].reveals or mixes:
+        raise ValueError(f"the local step {step!r} reveals {more}, which this noise does not hide")
+
+
 @dataclass(eq=False)
-class _Accounted(FederationWrapper):
-    """A federation that counts what each client has released, by round and phase."""
+class _OnlyModels(FederationWrapper):
+    """A federation whose clients tell nothing but their models."""
 
     tells_training_losses = False
+
+    def perform(self, work, who):
+        _check_told(work.step)
+        return self.fed.perform(work, who)
+
+    def evaluate(self, w, who=None, split="test"):
+        """Tests; losses on training data (IFCA) would leave the clients without noise."""
+        if split == "train":
+            raise ValueError("split must be 'test': training losses would leave without noise")
+        return self.fed.evaluate(w, who, split)
+
+
+@dataclass(eq=False)
+class _Accounted(_OnlyModels):
+    """A federation that counts what each client has released, by round and phase."""
+
     # noisy releases of each client, by round and tag; no setting, so not part of ``describe``
     made: dict[tuple[int, str], dict[int, int]] = field(
         default_factory=dict, compare=False, kw_only=True
@@ -201,12 +235,6 @@ class _Accounted(FederationWrapper):
     def _made_by(self, client):
         return sum(made.get(client, 0) for made in self.made.values())
 
-    def evaluate(self, w, who=None, split="test"):
-        """Tests; losses on training data (IFCA) would leave the clients without noise."""
-        if split == "train":
-            raise ValueError("split must be 'test': training losses would leave without noise")
-        return self.fed.evaluate(w, who, split)
-
     def _spent(self, delta, rate):
         _check.between("delta", delta, 0, 1, "()")
         rounds = sorted({k for k, _ in self.made})
@@ -220,10 +248,6 @@ class _Accounted(FederationWrapper):
         return epsilon_of(self.noise, max(map(self._made_by, range(self.m))), delta, rate)
 
 
-#: Local steps whose results are sums over a client's samples, which some methods send on.
-SUMS = ("class sums", "fisher trace")
-
-
 @dataclass(eq=False)
 class PrivateUploads(_Accounted, OtherUploads):
     """The federation ``fed`` with every single upload clipped and noisy.
@@ -233,8 +257,10 @@ class PrivateUploads(_Accounted, OtherUploads):
     the server: ``epsilon_of(noise, uploads, delta)`` holds for any change of one client's data.
     Most methods have one upload per round, SPFL has two where it probes; ``epsilon(delta)`` counts.
 
-    Only models are protected: methods that also send sums over samples (FedPAC, FedProto) or
-    training losses (IFCA) are refused.
+    Only models are protected.  Local steps that tell more, or do not say what they tell (see
+    ``local_step``), are refused, and so are training losses (IFCA).  What a client does at home
+    before it trains counts as part of its update; where its own data decide beside that where it
+    begins (FedALA, FedFomo), the noise would not hide them, and the method is refused.
 
     >>> import pfl_lib
     >>> fed = PrivateUploads(pfl_lib.example(), clip=1.0, noise=1.0)
@@ -248,6 +274,8 @@ class PrivateUploads(_Accounted, OtherUploads):
     clip: float = 1.0
     noise: float = 1.0
     seed: int = 0
+    # where each client began and ended what it did at home in a round: {client: {k: [(w, w)]}}
+    home: dict[int, dict[int, list]] = field(default_factory=dict, compare=False, kw_only=True)
 
     def __post_init__(self):
         checked_federation("fed", self.fed)
@@ -257,13 +285,30 @@ class PrivateUploads(_Accounted, OtherUploads):
         _without_statistics(self.fed, self.fed.buffer_mask)
 
     def perform(self, work, who):
-        if work.step in SUMS:
-            raise ValueError(
-                f"the local step {work.step!r} tells sums over a client's samples, which this "
-                "noise does not hide; private(...) is for methods that need only an average"
-            )
-        perform = super().perform
-        return self._counted(perform, work, who, 1) if work.uploaded else perform(work, who)
+        _check_told(work.step, TOLD[work.step].mixes)
+        clients, first = torch.as_tensor(who).tolist(), work.rows["w"]
+        known = [self._known(i, w, work.uploaded) for i, w in zip(clients, first)]
+        if not work.uploaded:
+            done = self.fed.perform(work, who)
+            for i, began, ended in zip(clients, known, done["w"]):
+                self.home[i][self.fed.k].append((began, ended))
+            return done
+
+        def perform(work, who):
+            done = self.fed.perform(work, who)
+            began = torch.stack(known) if known else first
+            return {**done, "w": self.sends(began, done["w"], clients, work.tag)}
+
+        return self._counted(perform, work, who, 1)
+
+    def _known(self, client, w, uploaded):
+        """Where others think that the client begins: not at ``w`` if that was made at home."""
+        past = self.home.get(client, {}).get(self.fed.k, [])
+        self.home[client] = {self.fed.k: past}  # earlier rounds are over
+        found = [began for began, ended in past if torch.equal(w, ended)]
+        if past and uploaded and not found and not any(torch.equal(w, began) for began, _ in past):
+            raise ValueError(f"client {client} trains from a mix made at home: no noise hides that")
+        return found[0] if found else w
 
     def epsilon(self, delta):
         """The ε of what the busiest client has sent so far, for this δ."""
@@ -274,10 +319,6 @@ class PrivateUploads(_Accounted, OtherUploads):
         drawn = [torch.randn(trained.shape[1], generator=keyed_generator(*key)) for key in keys]
         size = 2 * self.noise * self.clip
         return began + clipped(trained - began, self.clip) + size * torch.stack(drawn).to(trained)
-
-
-#: Local steps with a private form: {step: its private form}.
-PRIVATE_STEPS = {"descend": "private descend", "ala": "private ala"}
 
 
 @dataclass(eq=False)
@@ -320,11 +361,11 @@ class PrivateSamples(_Accounted):
             raise ValueError(f"fed must have a model without dropout, got {self.fed.model_name}")
 
     def perform(self, work, who):
-        if work.step not in PRIVATE_STEPS or work.repeats > 1 or work.group > 1:
-            raise ValueError(
-                f"the local step {work.step!r} has no private form; those that have one are "
-                f"{', '.join(map(repr, PRIVATE_STEPS))}, one batch for each step"
-            )
+        step = TOLD[work.step].private
+        if step is None:
+            raise ValueError(f"the local step {work.step!r} has no private form: see local_step")
+        if work.repeats > 1 or work.group > 1:
+            raise ValueError("a step must take one batch, and each batch once, to be private")
         epochs = self.fed.settings.epochs if work.epochs is None else work.epochs
         steps = epochs * math.ceil(1 / self.rate) if work.steps is None else work.steps
         most, d = max(self.fed.sample_counts), self.fed.d
@@ -332,7 +373,7 @@ class PrivateSamples(_Accounted):
         numbers = {**work.numbers, **{f"private_{name}": value for name, value in privacy.items()}}
         # no ``share``: a part of fixed size lets another sample in for one that is left out
         schedule = {"steps": steps, "epochs": None, "batch_size": most, "noise": most + d}
-        schedule |= {"step": PRIVATE_STEPS[work.step], "share": 1.0}
+        schedule |= {"step": step, "share": 1.0}
         work = replace(work, numbers=numbers, **schedule)
         return self._counted(self.fed.perform, work, who, steps)
 

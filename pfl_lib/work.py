@@ -109,6 +109,7 @@ class StepClient(Protocol):
 LocalStep = Callable[[Mapping[str, Tensor], Any, StepClient], dict[str, Tensor]]
 Step = TypeVar("Step", bound=LocalStep)
 STEPS: dict[str, LocalStep] = {}
+TOLD: dict[str, "Told"] = {}  # what each step declares about privacy
 
 
 class Prox(NamedTuple):
@@ -126,6 +127,14 @@ class Prox(NamedTuple):
 
     centre: Tensor
     strength: float | Tensor
+
+
+class Told(NamedTuple):
+    """What a local step declares about privacy: see ``local_step``."""
+
+    reveals: str | None = None
+    mixes: str = ""
+    private: str | None = None
 
 
 @dataclass(frozen=True)
@@ -237,8 +246,16 @@ def _check_numbers(work: Work) -> None:
         raise ValueError(f"numbers must be empty: step 'descend' reads none, got {got!r}")
 
 
-def local_step(name: str) -> Callable[[Step], Step]:
+def local_step(
+    name: str, reveals: str | None = None, mixes: str = "", private: str | None = None
+) -> Callable[[Step], Step]:
     """Register a method's own local step under ``name``; ``StepClient`` says what it gets.
+
+    What it declares decides where it may run with privacy.  ``reveals`` says in words what of its
+    result leaves the client beside the model ``w``, "" that nothing does; ``mixes``, what else of
+    its result becomes part of the model that is sent; ``private``, which step does the same with
+    gradients that are private in each sample.  A step without ``reveals`` is refused by
+    ``pfl_lib.privacy``, which then cannot know.
 
     A name that belongs to another function is refused.  The same function, by module and name, may
     be registered again, so that a notebook's cell can be run twice and a module reloaded.
@@ -254,6 +271,11 @@ def local_step(name: str) -> Callable[[Step], Step]:
     tensor(0.2500)
     """
 
+    told = Told(reveals, mixes, private)
+    for what, text in told._asdict().items():
+        if not isinstance(text, (str, type(None))):
+            raise TypeError(f"{what} must be text, got {text!r}")
+
     def register(function: Step) -> Step:
         taken = STEPS.get(name)
         if taken is not None and _full_name(taken) != _full_name(function):
@@ -261,7 +283,7 @@ def local_step(name: str) -> Callable[[Step], Step]:
                 f"local step {name!r} is already registered by {_full_name(taken)}; "
                 f"choose another name for {_full_name(function)}"
             )
-        STEPS[name] = function
+        STEPS[name], TOLD[name] = function, told
         return function
 
     return register
@@ -271,7 +293,7 @@ def _full_name(function: Callable) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
-@local_step("descend")
+@local_step("descend", reveals="", private="private descend")
 def descend(s: Mapping[str, Tensor], batch: Batch, client: StepClient) -> dict[str, Tensor]:
     """One step on the loss, with whichever of penalty, correction and mask the work holds.
 
@@ -281,7 +303,7 @@ def descend(s: Mapping[str, Tensor], batch: Batch, client: StepClient) -> dict[s
     return moved | {"steps": s["steps"] + 1} if "steps" in s else moved
 
 
-@local_step("private descend")
+@local_step("private descend", reveals="")
 def private_descend(s: Mapping[str, Tensor], batch: Batch, client: StepClient) -> dict[str, Tensor]:
     """``descend`` along a gradient that is private in each sample; the other terms see no data."""
     g = private_gradient(client.loss, s["w"], batch, client, s.get("mask"))

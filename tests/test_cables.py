@@ -7,7 +7,9 @@ import sys
 import pytest
 import torch
 
+import pfl_lib
 from devtools import cables
+from pfl_lib.flower import RemoteFederation, in_process
 from pfl_lib.flower.messages import Parcel, encode
 from tests.support.paths import ROOT
 
@@ -88,3 +90,23 @@ def test_every_lie_of_the_lying_app_is_another_one(monkeypatch):
     lies = [lying_app.spoil(lie, Parcel(), honest) for lie in lying_app.LIES]
     assert all(lie != honest for lie in lies[:-1])  # the last one is spoiled on its way
     assert len({str(lie) for lie in lies}) == LIES
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_lying_app_lies_on_its_tests_and_is_not_believed(monkeypatch, number):
+    pytest.importorskip("flwr")
+    monkeypatch.syspath_prepend(os.fspath(ROOT / "devtools" / "lying_app"))
+    import lying_app
+
+    fed = pfl_lib.example()
+    far = RemoteFederation(in_process(fed), clients=fed.m, lr=0.1)
+    ask = far.transport.ask
+
+    def lying(kind, parcels):
+        replies = ask(kind, parcels)
+        return {**replies, 1: lying_app.spoil_test(lying_app.OF_TESTS[number], replies[1])}
+
+    far.transport.ask = lying
+    accuracy, loss = far.evaluate(far.initial())
+    assert accuracy.isnan().tolist() == loss.isnan().tolist() == [i == 1 for i in range(fed.m)]
+    assert "no test gives accuracy" in far.traffic[-1]["lost"]["1"]

@@ -68,8 +68,9 @@ def client(parts, number, **training):
     return OneClient(number, dealt.m, *own, model=PLAN.model, **(PLAN.training | training))
 
 
-def remote():
-    return RemoteFederation(in_process(PLAN.federation()), PLAN.model, clients=4, **PLAN.training)
+def remote(**options):
+    options = PLAN.training | options
+    return RemoteFederation(in_process(PLAN.federation()), PLAN.model, clients=4, **options)
 
 
 def method(name):
@@ -353,12 +354,85 @@ def test_a_number_that_is_no_client(parts):
         ({"runs": [{"rounds": 1}]}, r"each of runs must be .*got \{'rounds': 1\}"),
         ({"runs": ["fedavg"]}, "each of runs must be .*got 'fedavg'"),
         ({"timeout": -1}, "timeout must be a positive"),
+        ({"poll": 2.0, "timeout": 1.0}, r"poll must be at most timeout = 1\.0, got 2\.0"),
+        ({"data": "digitz"}, "data must be one of .*Did you mean 'digits'"),
+        ({"partition": {"name": "iid", "clientz": 3}}, "partition 'iid' cannot be made: .*client"),
+        ({"partition": {"name": "iid", "clients": 0}}, "clients must be a whole number"),
+        ({"training": {"lr": math.nan}}, "lr must be"),
+        ({"training": {"momentum": 2}}, "momentum must"),
+        ({"training": {"metric": "mae"}}, "metric .* must be one of"),
+        ({"training": {"engine": "nonsense"}}, "engine must be one of"),
+        ({"training": {"chunk": -1}}, "chunk must be a whole number"),
+        ({"training": {"keep_memory": 1}}, "keep_memory must be"),
+        (
+            {"runs": [{"algorithm": "fedavg", "rounds": 1, "participation": 5}]},
+            "participation must",
+        ),
+        (
+            {"runs": [{"algorithm": "fedavg", "rounds": 1, "test_clients": [99]}]},
+            "test_clients must",
+        ),
     ],
 )
 def test_a_plan_that_cannot_work(wrong, words):
     given = {"data": "digits", "partition": {"name": "iid", "clients": 3}, "model": "mlp"}
     with pytest.raises(ValueError, match=words):
         Plan(**(given | wrong))
+
+
+@pytest.mark.parametrize("text", [b"\xff", "[" * 100_000, "[1]", "{", '{"data": "digits"}'])
+def test_what_is_no_plan(text):
+    with pytest.raises(ValueError, match="not a plan"):
+        Plan.from_json(text)
+
+
+def test_options_for_clients_and_parts_are_checked_by_the_server_too():
+    with pytest.raises(ValueError, match="engine must be one of"):
+        remote(engine="nonsense")
+    with pytest.raises(ValueError, match="one tensor for each of 4 clients, got 1"):
+        remote().with_part([torch.arange(3)])
+
+
+NO_TESTS = [(5.0, 0.1), (-3.0, 0.1), (1e30, 0.1), (math.inf, 0.1), (0.5, -7.0), (0.5, -math.inf),
+            (math.nan, 0.1), (math.nan, math.inf)]  # fmt: skip
+
+
+@pytest.mark.parametrize("measured, loss", NO_TESTS)
+def test_a_test_that_cannot_be_is_refused(measured, loss):
+    """A node that says it is right five times out of one would lift everybody's mean."""
+    far = remote()
+    honest = far.evaluate(far.initial())
+    lie = Parcel({"accuracy": encode(torch.tensor(measured)), "loss": encode(torch.tensor(loss))})
+    ask = far.transport.ask
+
+    def lying(kind, parcels):
+        replies = ask(kind, parcels)
+        if kind != "evaluate":
+            return replies
+        return {**replies, 1: replace(lie, words=replies[1].words)}
+
+    far.transport.ask = lying
+    for told, true in zip(far.evaluate(far.initial()), honest):
+        assert torch.isnan(told[1]) and torch.equal(told[[0, 2, 3]], true[[0, 2, 3]])
+    assert "no test gives accuracy" in far.traffic[-1]["lost"]["1"]
+    history = pfl_lib.run("fedavg", far, 1, broken="drop", progress=False)
+    assert {e["client"] for e in history.broken} == {1} and history.last <= 1
+
+
+@pytest.mark.parametrize(
+    "metric, measured, loss, fine",
+    [("auc", math.nan, 0.5, True), ("f1", math.nan, 0.5, True), ("accuracy", math.nan, 0.5, False),
+     ("accuracy", math.nan, math.nan, True), ("accuracy", 0.1, math.inf, True),
+     ("accuracy", 0.1, math.nan, True), ("mae", 7.0, 50.0, True), ("mae", -0.1, 1.0, False),
+     ("mae", math.inf, 1.0, False), ("auc", 1.01, 0.0, False), ("accuracy", 1.0, 0.0, True)],
+)  # fmt: skip
+def test_which_tests_can_be(metric, measured, loss, fine):
+    from pfl_lib.flower.federation import _check_measured
+
+    if fine:
+        return _check_measured(metric, measured, loss)
+    with pytest.raises(ValueError, match=f"no test gives {metric}"):
+        _check_measured(metric, measured, loss)
 
 
 def test_flower_is_missed_in_plain_words(monkeypatch):

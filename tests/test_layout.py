@@ -9,6 +9,7 @@ import torch
 
 import pfl_lib
 from pfl_lib import Federation, Prox, partition, run, train
+from pfl_lib.devices import OnDevices
 from pfl_lib.local import layout
 from tests.support.runs import FEDAMP, linear_federation, same
 
@@ -68,6 +69,16 @@ def test_a_run_keeps_the_layout_that_it_began_with(data, tmp_path):
     resumed = run(FEDAMP, other, 4, checkpoint=tmp_path, progress=False)
     assert other.network.transposed == ["output.weight"]
     same(whole, resumed)
+
+
+def test_a_resumed_run_restores_the_layout_on_every_device(data, tmp_path):
+    feds = [OnDevices(linear_federation(data), ["cpu", "cpu"]) for _ in range(2)]
+    for fed, names in zip(feds, (["output.weight"], [])):
+        fed.network.transposed[:] = names
+    run(FEDAMP, feds[0], 1, checkpoint=tmp_path, progress=False)
+    run(FEDAMP, feds[1], 2, checkpoint=tmp_path, progress=False)
+    for fed in feds[1]._copies:
+        assert fed.network.transposed == ["output.weight"]
 
 
 def test_the_faster_layout_is_the_one_that_was_chosen():

@@ -1,6 +1,7 @@
 """Differential privacy: the account against an integral, bounds, noise, what is left alone."""
 
 import math
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -8,7 +9,18 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import pfl_lib
-from pfl_lib.privacy import PrivateUploads, clipped, delta_of, epsilon_of, noise_for, private
+from pfl_lib.methods._averaging import GlobalModel
+from pfl_lib.privacy import (
+    PrivateSamples,
+    PrivateUploads,
+    clipped,
+    delta_of,
+    epsilon_of,
+    noise_for,
+    private,
+)
+from pfl_lib.work import Work
+from tests.support.runs import quick_method
 
 
 @pytest.mark.parametrize("epsilon, noise, rounds", [(1.0, 1.0, 1), (0.5, 3.0, 10), (4.0, 2.0, 30)])
@@ -116,17 +128,8 @@ def test_statistics_that_stay_at_home_need_no_noise():
     "call, words",
     [
         (lambda: epsilon_of(1e-200, 1, 1e-3), "noise must be larger"),
-        (lambda: private("fedpac", 1.0, 1.0), "FedPAC also sends heads"),
-        (lambda: private("fedas", 1.0, 1.0), "FedAS also sends the trace"),
-        (lambda: private("feddbe", 1.0, 1.0), "FedDBE also sends mean features"),
         (lambda: pfl_lib.run(private("fedavg", 1.0, 1.0), with_norm(), 1), "without running stat"),
         (lambda: PrivateUploads(with_norm()), "without running statistics"),
-        (lambda: under(PrivateUploads(pfl_lib.example("mlp")), "fedproto"), "'class sums' tells"),
-        (
-            lambda: under(PrivateUploads(pfl_lib.example("mlp")), "fedas"),
-            "(class sums|fisher trace)' tells",
-        ),
-        (lambda: under(PrivateUploads(pfl_lib.example()), "ifca", clusters=2), "training losses"),
         (lambda: private(pfl_lib.algorithm("fedamp", self_weight=0.2), 1.0, 1.0), "method must be"),
         (lambda: private(pfl_lib.algorithm("fedavg"), 0.0, 1.0), "clip must be"),
         (lambda: private(pfl_lib.algorithm("fedavg"), 1.0, -1.0), "noise must be"),
@@ -139,3 +142,131 @@ def test_statistics_that_stay_at_home_need_no_noise():
 def test_what_is_refused(call, words):
     with pytest.raises((TypeError, ValueError), match=words):
         call()
+
+
+# ---------------------------------------------------------------------- what a local step tells
+@pfl_lib.local_step("tell a sum, for a test")
+def tell_a_sum(s, batch, client):
+    """A step by somebody who does not think of privacy."""
+    return {"total": s["total"] + batch.x.sum()}
+
+
+@pfl_lib.local_step("tell a sum openly, for a test", reveals="the sum of its pixels")
+def tell_openly(s, batch, client):
+    return tell_a_sum(s, batch, client)
+
+
+@dataclass(frozen=True)
+class Telling(GlobalModel):
+    """FedAvg whose clients also send a sum over their samples."""
+
+    step: str = "tell a sum, for a test"
+    name, label = "telling", "Telling"
+
+    def local(self, state, received, fed, who):
+        rows = {"w": received.w, "total": received.w.new_zeros(len(who))}
+        for uploaded in (False, True):  # the flag speaks of the model only
+            work = Work(rows, self.step, epochs=1, tag=f"{uploaded}", uploaded=uploaded)
+            total = fed.perform(work, who)["total"]
+        return received.set(w=received.w, total=total)
+
+    def upload(self, state, done, fed, who):
+        return super().upload(state, done, fed, who).set(total=done.total)
+
+
+@pytest.mark.parametrize(
+    "step, words",
+    [
+        ("tell a sum, for a test", "must say what it reveals: see local_step"),
+        ("tell a sum openly, for a test", "reveals the sum of its pixels"),
+    ],
+)
+def test_a_step_that_tells_more_or_does_not_say_is_refused(step, words):
+    fed, method = pfl_lib.example(), Telling(step)
+    assert pfl_lib.run(method, fed, 1, progress=False).state.total.abs().min() > 0
+    for refused in (
+        lambda: pfl_lib.run(private(method, 1.0, 10.0), fed, 1, progress=False),
+        lambda: pfl_lib.run(method, PrivateUploads(fed, 1.0, 10.0), 1, progress=False),
+    ):
+        with pytest.raises(ValueError, match=words):
+            refused()
+    with pytest.raises(ValueError, match="has no private form"):
+        pfl_lib.run(method, PrivateSamples(fed), 1, progress=False)
+    with pytest.raises(TypeError, match="reveals must be text"):
+        pfl_lib.local_step("never registered", reveals=3)
+
+
+COUNTS = "'label counts' reveals how often each class occurs"
+SUMS, TRACE = "'class sums' reveals sums of features", "'fisher trace' reveals the trace"
+BEGINS = "reveals where training begins"
+REFUSED = {  # by private(...), where it averages at all; and by PrivateUploads
+    "label-prior": (COUNTS, COUNTS),
+    "feddbe": (SUMS, SUMS),
+    "fedpac": (SUMS, SUMS),
+    "fedas": (TRACE, TRACE),
+    "fedproto": (None, SUMS),
+    "ifca": (None, "training losses"),
+    "fedala": (None, f"'ala' {BEGINS}"),
+    "fedfomo": (None, f"'fedfomo' {BEGINS}"),
+    "partialfed": (None, "reveals layers of the client's own model"),
+}
+
+
+@pytest.mark.parametrize("name", pfl_lib.methods.names())
+def test_every_method_runs_with_privacy_or_is_refused_for_a_reason_of_its_own(name):
+    fed, method = pfl_lib.example("mlp"), quick_method(name)
+    averages = isinstance(method, GlobalModel) and method.averages
+    for words, begin in zip(
+        REFUSED.get(name, (None, None)),
+        (
+            lambda: pfl_lib.run(private(method, 1.0, 0.01), fed, 2, progress=False),
+            lambda: pfl_lib.run(method, PrivateUploads(fed, 1.0, 0.01), 2, progress=False),
+        ),
+    ):
+        if begin.__code__.co_names.count("private") and not averages:
+            words = "must be one that averages"
+        if words is None:
+            assert math.isfinite(begin().last)
+        else:
+            with pytest.raises((TypeError, ValueError), match=words):
+                begin()
+
+
+def test_what_is_trained_at_home_first_is_part_of_the_update():
+    """FedAvg-C trains twice: without noise the server must see no more than the clipped sum."""
+    fed = PrivateUploads(pfl_lib.example(), clip=0.1, noise=0.0)
+    x = fed.initial()
+    tuned = pfl_lib.train(fed, x, fed.everyone, tag="one", uploaded=False)
+    again = pfl_lib.train(fed, tuned, fed.everyone, tag="two", uploaded=False)
+    assert (again - x).norm(dim=1).min() > 0.1
+    sent = pfl_lib.train(fed, again, fed.everyone)
+    assert (sent - x).norm(dim=1).max() <= 0.1 + 1e-6
+    later = fed.at(1)  # everybody may begin there now: it was not made in this round
+    assert (pfl_lib.train(later, sent, fed.everyone) - sent).norm(dim=1).max() <= 0.1 + 1e-6
+
+
+def test_a_start_that_is_made_of_what_was_trained_at_home_is_refused():
+    fed = PrivateUploads(pfl_lib.example(), clip=0.1, noise=1.0)
+    x = fed.initial()
+    tuned = pfl_lib.train(fed, x, fed.everyone, tag="home", uploaded=False)
+    with pytest.raises(ValueError, match="trains from a mix made at home"):
+        pfl_lib.train(fed, (x + tuned) / 2, fed.everyone)
+
+
+def test_wrappers_stay_when_a_setting_or_the_samples_change():
+    """A federation that quietly lost its noise would be the worst of all."""
+    fed = pfl_lib.example()
+    for wrapped in (PrivateSamples(fed, 0.5, 2.0, 0.5), PrivateUploads(fed, 0.5, 2.0)):
+        epsilon = wrapped.epsilon(1e-3)
+        pfl_lib.run("fedavg", wrapped, 1, progress=False)
+        for other in (wrapped.replace(lr=0.03), *wrapped.hold_out()):
+            assert type(other) is type(wrapped) and other.noise == 2.0 and other.clip == 0.5
+            assert other.epsilon(1e-3) == epsilon == 0.0  # an account of its own
+            pfl_lib.run("fedavg", other, 1, progress=False)
+        assert wrapped.replace(lr=0.03).settings.lr == 0.03
+
+
+def test_more_rounds_than_the_account_can_hold_are_refused():
+    with pytest.raises(ValueError, match=r"rounds must be fewer .* got 1,000,000: the account"):
+        epsilon_of(1.0, 10**6, 1e-3, rate=0.5)
+    assert epsilon_of(1.0, 10**6, 1e-3) > 0

@@ -1,4 +1,7 @@
-"""One client, the second, answers every round but the first and the last with another lie."""
+"""One client, the second, answers every round but the first and the last with another lie.
+
+Its tests lie too: the first says an accuracy of five, every later one none beside a finite loss.
+"""
 
 import torch
 from flwr.app import Message
@@ -10,6 +13,7 @@ LIAR = 1
 LIES = ("NaN", "infinity", "one number too few", "another type", "an array nobody asked for",
         "the reply of the round before", "a reply that names another client's question",
         "a reply that is not an array")  # fmt: skip
+OF_TESTS = ("an accuracy of five", "no accuracy beside a loss")
 before = {}
 
 
@@ -35,9 +39,22 @@ def spoil(lie, question, reply):
     return Parcel(arrays, words)
 
 
+def spoil_test(lie, reply):
+    """The reply to a test with which the client lies."""
+    accuracy = decode("accuracy", reply.arrays["accuracy"], most=1)
+    wrong = accuracy.new_full((), 5.0 if lie == OF_TESTS[0] else torch.nan)
+    return Parcel({**reply.arrays, "accuracy": encode(wrong)}, reply.words)
+
+
 def lying(message, context, call_next):
     reply = call_next(message, context)
-    if message.metadata.message_type != "train" or context.node_config["partition-id"] != LIAR:
+    lies = context.node_config["partition-id"] == LIAR
+    if lies and message.metadata.message_type == "evaluate":
+        lie = OF_TESTS[before.setdefault("tests", 0) > 0]
+        before["tests"] += 1
+        honest = from_records(reply.content)
+        return Message(to_records(spoil_test(lie, honest)), reply_to=message)
+    if message.metadata.message_type != "train" or not lies:
         return reply
     question, honest = from_records(message.content), from_records(reply.content)
     k = question.words["round"]

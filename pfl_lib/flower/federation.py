@@ -1,6 +1,8 @@
 """A federation with remote clients: the same interface, but the work is sent to them."""
 
 import copy
+import math
+import sys
 import time
 from dataclasses import asdict
 
@@ -9,7 +11,7 @@ import torch
 from pfl_lib import _check, _deprecated, models
 from pfl_lib.data.dataset import SampleForm
 from pfl_lib.faults import BrokenClients
-from pfl_lib.federation import check_models, check_work, checked_clients
+from pfl_lib.federation import check_models, check_work, checked_clients, checked_parts
 from pfl_lib.flower.client import OneClient, agreement
 from pfl_lib.flower.messages import (
     Parcel,
@@ -21,6 +23,7 @@ from pfl_lib.flower.messages import (
 )
 from pfl_lib.local import LocalFederation
 from pfl_lib.local.base import ModelFederation
+from pfl_lib.local.federation import ENGINES
 
 TRANSPORT = ("connect", "refresh", "ask", "present", "note", "complaints")
 FOR_CLIENTS = ("engine", "chunk", "keep_memory")  # options of the clients only
@@ -79,6 +82,7 @@ class RemoteFederation(ModelFederation):
                 "dtype must be torch.float32 or torch.float64, got torch.bfloat16, which the "
                 "plain arrays that travel do not know"
             )
+        check_for_clients(training)
         self.transport, self.traffic, self._kept, self._part = transport, [], {}, None
         profiles = transport.connect(clients, wait)
         missing = sorted(set(range(clients)) - set(profiles))
@@ -143,7 +147,9 @@ class RemoteFederation(ModelFederation):
         one = {"most": 1, "shape": (), "dtype": self.dtype}
 
         def read(i, parcel):
-            return {name: decode(name, parcel.arrays.get(name, b""), **one) for name in result}
+            found = {name: decode(name, parcel.arrays.get(name, b""), **one) for name in result}
+            _check_measured(self.metric, *(number.item() for number in found.values()))
+            return found
 
         for i, numbers in self._ask("evaluate", ask, read)[0].items():
             for name, number in numbers.items():
@@ -153,7 +159,7 @@ class RemoteFederation(ModelFederation):
     def with_part(self, positions):
         """This federation with only some of each client's training samples, by their positions."""
         here = copy.copy(self)
-        here._part = list(positions)
+        here._part = checked_parts(self, positions)
         return here
 
     def describe(self):
@@ -202,6 +208,23 @@ class RemoteFederation(ModelFederation):
         self.traffic.append(entry)
         self.transport.note({"answered": kind, **entry})
         return answers, lost
+
+
+def check_for_clients(training):
+    """Refuse options that only clients use, before any of them does."""
+    _check.one_of("engine", training.get("engine", "auto"), ENGINES)
+    _check.whole("chunk", training.get("chunk") or 1)
+    _check.flag("keep_memory", training.get("keep_memory", True))
+
+
+def _check_measured(metric, measured, loss):
+    """Refuse what no test gives.  A broken model has an accuracy and no finite loss, samples of
+    one class have no AUC, those of none no F1."""
+    most = sys.float_info.max if metric == "mae" else 1.0
+    none = math.isnan(measured)
+    right = 0 <= measured <= most or (none and metric in ("auc", "f1"))
+    if not (none and math.isnan(loss)) and (not right or loss < 0):
+        raise ValueError(f"no test gives {metric} {measured:g} with a loss of {loss:g}")
 
 
 def _sample_count(words, client):

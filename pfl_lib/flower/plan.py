@@ -8,10 +8,16 @@ from typing import Any
 
 import torch
 
-from pfl_lib import _check, data, models, partition
+from pfl_lib import _check, _objectives, data, models, partition
+from pfl_lib.data.dataset import SampleForm
+from pfl_lib.flower.federation import check_for_clients
 from pfl_lib.local import LocalFederation
+from pfl_lib.local.base import ModelFederation
 from pfl_lib.methods import algorithm
+from pfl_lib.rounds import _check_method
 
+FORM = SampleForm("plan", "image", (1, 2, 2), (0, 1))  # to try options of training on
+OF_EVERY_MODEL = {*signature(ModelFederation).parameters} - {"device", "loss", "metric"}
 TRAINING = tuple(signature(LocalFederation).parameters)[3:]  # after data, partition and model
 PARTITIONS = ("class_subset", "dirichlet", "grouped", "iid", "pathological")
 OPTIONS = ("participation", "test_clients")  # of ``run``, that a run of a plan may name
@@ -52,18 +58,38 @@ class Plan:
             raise TypeError(f"training must be a dictionary, got {self.training!r}")
         for name in self.training:
             _check.one_of("training", name, TRAINING)
+        own = {name: value for name, value in self.training.items() if name in OF_EVERY_MODEL}
+        ModelFederation("logistic_regression", FORM, [1], device="cpu", **own)
+        _objectives.checked(self.training.get("loss", "cross_entropy"), self.training.get("metric"))
+        check_for_clients(self.training)
         if not isinstance(self.partition, dict) or "name" not in self.partition:
             raise ValueError(f'partition must be {{"name": …, …}}, got {self.partition!r}')
         _check.one_of("partition", self.partition["name"], PARTITIONS)
+        _check.one_of("data", self.data, (*data.names(), *[self.data] * self.data.endswith(".npz")))
         for name in ("timeout", "poll", "wait"):
             _check.positive(name, getattr(self, name))
+        if self.poll > self.timeout:
+            raise ValueError(f"poll must be at most timeout = {self.timeout}, got {self.poll!r}")
+        most = self._clients()
         for one in self.runs:
             if not isinstance(one, dict) or "algorithm" not in one:
                 raise ValueError(
                     f'each of runs must be {{"algorithm": …, "rounds": …}}, got {one!r}'
                 )
-            self.method(one)
+            _check_method(self.method(one), one.get("participation", 1.0), "stop")
             _check.whole("rounds", one.get("rounds"))
+            for client in _check.several("test_clients", one.get("test_clients") or [], "numbers"):
+                _check.whole("test_clients", client, at_least=0, at_most=most - 1)
+
+    def _clients(self):
+        """At most how many clients there can be: the arguments of the partition, checked."""
+        name, arguments = self.partition["name"], dict(self.partition)
+        try:
+            bound = signature(getattr(partition, arguments.pop("name"))).bind(None, **arguments)
+        except TypeError as error:
+            raise ValueError(f"partition {name!r} cannot be made: {error}") from None
+        clients = bound.arguments.get("clients")
+        return _check.MOST if clients is None else _check.whole("clients", clients)
 
     @staticmethod
     def method(one):
@@ -106,7 +132,7 @@ class Plan:
     def from_json(cls, text):
         try:
             return cls(**json.loads(text))
-        except (json.JSONDecodeError, TypeError) as error:
+        except (UnicodeDecodeError, json.JSONDecodeError, TypeError, RecursionError) as error:
             raise ValueError(f"not a plan: {error}") from error
 
 

@@ -15,7 +15,7 @@ from typing_extensions import Self
 from pfl_lib import _check, _objectives
 from pfl_lib._threads import each
 from pfl_lib.data.dataset import Dataset
-from pfl_lib.federation import check_models, check_work, checked_clients
+from pfl_lib.federation import check_models, check_work, checked_clients, checked_parts
 from pfl_lib.local import engines, evaluation
 from pfl_lib.local.base import ModelFederation
 from pfl_lib.local.batches import Samples
@@ -230,13 +230,9 @@ class LocalFederation(ModelFederation):
         return here
 
     def _checked_positions(self, positions: Sequence[Tensor]) -> list[Tensor]:
-        given = _check.several("positions", positions, "tensors")
-        if len(given) != self.m:
-            raise ValueError(
-                f"positions must be one tensor for each of {self.m} clients, got {len(given)}"
-            )
+        given, counts = checked_parts(self, positions), self._train_samples.sizes(range(self.m))
         pick = []
-        for i, (one, n) in enumerate(zip(given, self._train_samples.sizes(range(self.m)))):
+        for i, (one, n) in enumerate(zip(given, counts)):
             found = _check.numbers(f"positions[{i}]", one)
             whole = not found.is_floating_point() and found.dtype != torch.bool and found.ndim == 1
             if not whole or not ((found >= 0) & (found < n)).all():

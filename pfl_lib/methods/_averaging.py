@@ -62,7 +62,6 @@ class GlobalModel(Algorithm):
     handed = "global model"
     averages: ClassVar[bool] = True  # whether the server step calls ``average``
     replaced: ClassVar[str] = ""  # what stands in the place of its own ``average``
-    sends_more: ClassVar[str] = ""  # what clients send that does not go through ``average``
     newcomer_rounds: ClassVar[int] = 1  # until a newcomer has its own state
 
     def start(self, fed):

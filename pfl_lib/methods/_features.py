@@ -100,7 +100,11 @@ def one_hot(batch, classes):
     return (batch.y[:, None] == where) * batch.real[:, None]
 
 
-@local_step("class sums")
+KEPT = "class sums, kept"  # by the client that makes them
+
+
+@local_step(KEPT, reveals="")
+@local_step("class sums", reveals="sums of features and counts of samples by class")
 def class_sums(s, batch, client):
     """Adds up features and samples by class, and the features' squared lengths."""
     features = client.features(s["w"], batch.x)
@@ -112,12 +116,12 @@ def class_sums(s, batch, client):
     }
 
 
-def feature_sums(fed, w, who, head):
+def feature_sums(fed, w, who, head, step="class sums"):
     """One pass over the data of the clients ``who`` with the models ``w``: for each client the
     features summed by class, the counts of the classes, and the sum of squared lengths."""
     none = w.new_zeros(len(who), head.classes)
     rows = {"w": w, "sums": none[..., None].repeat(1, 1, head.width), "counts": none}
     rows["squares"] = w.new_zeros(len(who))
-    work = Work(rows, "class sums", epochs=1, optimizer="sgd", tag="sums", uploaded=False)
+    work = Work(rows, step, epochs=1, optimizer="sgd", tag="sums", uploaded=False)
     done = fed.perform(work, who)
     return done["sums"], done["counts"], done["squares"]

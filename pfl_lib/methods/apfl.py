@@ -49,7 +49,7 @@ def apfl_step(alpha, v, w, grad_mixed, grad_shared, lr):
     return new_alpha, v - lr * column(alpha) * grad_mixed, w - lr * grad_shared
 
 
-@local_step("apfl")
+@local_step("apfl", reveals="")
 def step_of_all_three(s, batch, client):
     """One step of α, v and w on one batch."""
     alpha, v, w = s["alpha"], s["v"], s["w"]

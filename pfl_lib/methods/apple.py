@@ -80,7 +80,7 @@ def apple_schedule(round, horizon):
     return (math.cos(math.pi * min(round / horizon, 1)) + 1) / 2
 
 
-@local_step("apple")
+@local_step("apple", reveals="")
 def step(s, batch, client):
     """One step on a client's core model ``w`` and on the proportions ``p``; ``core`` is downloaded.
 

@@ -51,7 +51,7 @@ def ala_step(weights, theta_local, theta_global, grad, lr, learnable=None):
     return new if learnable is None else torch.where(learnable, new, weights)
 
 
-@local_step("ala")
+@local_step("ala", "", "where training begins, by its own losses", private="private ala")
 def step(s, batch, client):
     """One step on the weights; the downloaded model ``w`` and the client's own are unchanged."""
     weights, own = s["weights"], s["own"]
@@ -64,7 +64,7 @@ def step(s, batch, client):
     return {"weights": weights, "loss": s["loss"] + n * loss, "seen": s["seen"] + n}
 
 
-@local_step("private ala")
+@local_step("private ala", reveals="")
 def private_step(s, batch, client):
     """The same with a gradient that is private in each sample; no loss is reported."""
     weights, own = s["weights"], s["own"]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from pfl_lib.methods._features import feature_sums, linear_head, one_hot
+from pfl_lib.methods._features import KEPT, feature_sums, linear_head, one_hot
 from pfl_lib.methods._hyper import choice, positive, whole
 from pfl_lib.methods._split import SplitModel
 from pfl_lib.work import Batch, Work, local_step, train
@@ -44,7 +44,7 @@ def fedas_weights(traces):
     return torch.where(total > 0, traces / torch.where(total > 0, total, 1), 1 / len(traces))
 
 
-@local_step("fedas align")
+@local_step("fedas align", reveals="")
 def align(s, batch, client):
     """The body, towards features of the client's own last body."""
 
@@ -55,7 +55,7 @@ def align(s, batch, client):
     return client.move(s, client.grad_of(objective)(s["w"]) * s["mask"])
 
 
-@local_step("fisher trace")
+@local_step("fisher trace", reveals="the trace of the client's Fisher information")
 def fisher(s, batch, client):
     """Sums the squared norm of the gradient of log p(y|s) over samples, or over whole batches."""
     if client.numbers["batches"]:
@@ -109,10 +109,6 @@ class FedAS(SplitModel):
     cost = "2·body+1"
     weights_by = "Fisher information"
 
-    @property
-    def sends_more(self):  # type: ignore[override]
-        return "" if self.fisher == "none" else "the trace of its Fisher information"
-
     def start(self, fed):
         linear_head(self, fed)
         return super().start(fed)
@@ -126,7 +122,7 @@ class FedAS(SplitModel):
 
     def aligned(self, state, w, fed, who):
         """The received models with their bodies aligned."""
-        sums, counts, _ = feature_sums(fed, state.w[who], who, linear_head(self, fed))
+        sums, counts, _ = feature_sums(fed, state.w[who], who, linear_head(self, fed), KEPT)
         rows = {"w": w, "own": sums / counts.clamp(min=1)[..., None]}
         work = Work(
             rows,

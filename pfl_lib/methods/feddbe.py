@@ -40,7 +40,7 @@ def feddbe_pull(mean, consensus, kappa):
     return kappa / 2 * (mean - consensus).square().mean(-1)
 
 
-@local_step("feddbe")
+@local_step("feddbe", reveals="")
 def step(s, batch, client):
     """One step of the model and of the private mean, on the loss and the pull."""
     numbers, head = client.numbers, head_in(client.numbers)
@@ -100,7 +100,6 @@ class FedDBE(GlobalModel):
     chapter = "11_family"
     paper = "Zhang et al., NeurIPS 2023"
     private = "a shift of the features"
-    sends_more = "mean features, before the first round"
     tested = "the global model with the client's own shift of the features"
     newcomer = "the global model with a shift of the features trained locally"
 

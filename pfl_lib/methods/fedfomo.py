@@ -55,7 +55,7 @@ def fedfomo_update(w, models, weights):
     return w + weights @ (models - w)
 
 
-@local_step("fedfomo")
+@local_step("fedfomo", reveals="", mixes="where training begins, by its own losses")
 def judge(s, batch, client):
     """The loss of the client's own model and of all models on offer, added up over the samples."""
     n = batch.weight.sum()
@@ -111,7 +111,8 @@ class FedFomo(Algorithm):
         learn, held_back = split(fed, self.validation)
         models, none = received.models, received.w.new_zeros(len(who), len(received.models))
         rows = {"w": received.w, "loss": none[:, 0], "losses": none}
-        work = Work(rows, "fedfomo", shared={"models": models}, epochs=1, optimizer="sgd")
+        work = Work(rows, "fedfomo", shared={"models": models}, epochs=1, optimizer="sgd",
+                    uploaded=False)  # fmt: skip
         judged = held_back.perform(work, who)
         weights, begin = [], []
         for theta, loss, losses in zip(received.w, judged["loss"], judged["losses"]):

@@ -70,7 +70,7 @@ def simplex_minimum(P):
     return beta / beta.sum()
 
 
-@local_step("fedpac")
+@local_step("fedpac", reveals="")
 def step(s, batch, client):
     """One step of the body on loss and pull."""
     common, known, lam = s["common"], s["known"] > 0, client.numbers["lam"]
@@ -118,7 +118,6 @@ class FedPAC(SplitModel):
     paper = "Xu et al., ICLR 2023"
     shared, private, weights_by = "the body, heads and class means", "the head", "a risk bound"
     cost = "2Σ+3·class means"
-    sends_more = "heads and statistics of features"
     tested = "the shared body with the client's own mix of heads"
     handed = ""  # a body for all, and a head for each
 

@@ -44,7 +44,7 @@ def fedphp_update(inherited, w, momentum):
     return momentum * inherited + (1 - momentum) * w
 
 
-@local_step("fedphp")
+@local_step("fedphp", reveals="")
 def step(s, batch, client):
     """One step on (1 − λ)·loss + λ·distance to the inherited model h, which teaches in evaluation
     mode, as in the authors' public code."""

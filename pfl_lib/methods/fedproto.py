@@ -52,7 +52,7 @@ def nearest_mean(common, known):
     return common, torch.where(known, -common.square().sum(-1) / 2, NEVER)
 
 
-@local_step("fedproto")
+@local_step("fedproto", reveals="")
 def step(s, batch, client):
     """One step on loss and pull."""
     common, known, lam = s["common"], s["known"] > 0, client.numbers["lam"]

@@ -6,7 +6,7 @@ import torch
 
 from pfl_lib import _check
 from pfl_lib.methods._averaging import GlobalModel
-from pfl_lib.methods._features import cross_entropy, feature_sums, head_in, linear_head
+from pfl_lib.methods._features import KEPT, cross_entropy, feature_sums, head_in, linear_head
 from pfl_lib.methods._hyper import non_negative
 from pfl_lib.methods._tensors import checked
 from pfl_lib.work import Work, local_step
@@ -28,7 +28,7 @@ def balanced_logits(logits, counts, gamma=1.0):
     return logits if gamma == 0 else logits + gamma * counts.log()
 
 
-@local_step("fedrod")
+@local_step("fedrod", reveals="")
 def step(s, batch, client):
     """Body and generic head by the balanced loss; the personal head by the plain one, on features
     and generic logits that it cannot change."""
@@ -87,7 +87,7 @@ class FedRoD(GlobalModel):
 
     def start(self, fed):
         state, head, w = super().start(fed), linear_head(self, fed), fed.initial()
-        _, counts, _ = feature_sums(fed, w, fed.everyone, head)
+        _, counts, _ = feature_sums(fed, w, fed.everyone, head, KEPT)
         return state.set(p=torch.zeros_like(w[:, head.columns]), counts=counts)
 
     def local(self, state, received, fed, who):

@@ -39,7 +39,7 @@ def label_prior_shift(counts, smoothing=1.0):
     return torch.log((met + smoothing) / (counts.sum(1, keepdim=True) + smoothing))
 
 
-@local_step("label counts")
+@local_step("label counts", reveals="how often each class occurs")
 def count(s, batch, client):
     """How often each class occurs among the client's labels."""
     classes = torch.arange(s["counts"].shape[-1], device=batch.y.device)

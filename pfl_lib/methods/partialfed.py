@@ -67,7 +67,7 @@ def partialfed_mix(use_global, w_local, w_global, stages):
     return w_local + spread(use_global, stages, like=w_local) * (w_global - w_local)
 
 
-@local_step("partialfed")
+@local_step("partialfed", reveals="", mixes="layers of the client's own model")
 def step(s, batch, client):
     """A model batch moves the layers in use, global (``w``) or own; a strategy batch the logits."""
     numbers = client.numbers

@@ -62,7 +62,7 @@ def perfedavg_step(
 def meta_step(rule):
     """The local step on F_i(w − a∇F_i(w)), with the Hessian left out, differenced or exact."""
 
-    @local_step(f"per-fedavg-{rule}")
+    @local_step(f"per-fedavg-{rule}", reveals="")
     def step(s, batches, client):
         gradient = client.grad_of(client.loss)
         at = [lambda w, b=b: gradient(w, b) for b in batches]

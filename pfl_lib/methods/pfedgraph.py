@@ -71,7 +71,7 @@ def pfedgraph_gradient(grad, w, direction, lam):
     return grad - lam / length * (direction - (direction * unit).sum(-1, keepdim=True) * unit)
 
 
-@local_step("pfedgraph")
+@local_step("pfedgraph", reveals="")
 def turn(s, batch, client):
     """One step on the loss and the mean cosine with the models that the client hears."""
     g = client.grad(s["w"], batch)

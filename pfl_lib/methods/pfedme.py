@@ -61,7 +61,7 @@ def pfedme_server(w_global, average, beta=1.0) -> torch.Tensor:
     return w_global + beta * (average - w_global)
 
 
-@local_step("pfedme")
+@local_step("pfedme", reveals="")
 def envelope_step(s, batch, client):
     """A step of w on the envelope, whose minimizer θ is found by inner steps."""
     lam, lr, steps = (client.numbers[name] for name in ("lam", "lr_personal", "inner_steps"))
