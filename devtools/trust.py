@@ -9,9 +9,9 @@ measured again: delete their rows to repeat them.
 
 import json
 import math
-import os
 import statistics
 import sys
+import time
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,7 @@ import pfl_lib
 from pfl_lib import metrics, models, partition
 from pfl_lib.book import leakage
 from pfl_lib.book.experiments import natural
+from pfl_lib.book.experiments.measuring import _circumstances as circumstances
 from pfl_lib.checkpoints import atomic_write
 from pfl_lib.faults import Faulty
 from pfl_lib.privacy import PrivateSamples, PrivateUploads, noise_for, private
@@ -363,8 +364,10 @@ def main(names):
     RESULTS.mkdir(parents=True, exist_ok=True)
     for name in names or PARTS:
         about = {"command": f"python -m devtools.trust {name}", "seeds": len(SEEDS)}
-        about |= {"torch": torch.__version__, "cores": os.cpu_count()}
-        text = json.dumps({**about, **PARTS[name]()}, indent=1, ensure_ascii=False) + "\n"
+        began = time.time()
+        found = PARTS[name]()
+        about |= circumstances(began)
+        text = json.dumps({**about, **found}, indent=1, ensure_ascii=False) + "\n"
         atomic_write(RESULTS / f"{name}.json", lambda side, text=text: side.write_text(text))
 
 

@@ -1,6 +1,7 @@
 """What the page on things that break says: of a full disk, of networks, of long runs."""
 
 import json
+from datetime import date
 
 from devtools.sphinxext.pfl_pages import in_trust, over_flower, soaked, wrong_arguments
 from tests.support import api_fuzz, enduring
@@ -59,6 +60,9 @@ def test_the_table_of_trust_names_every_method_and_its_commands():
     assert all(
         record["command"].startswith("python -m devtools.trust") for record in records.values()
     )
+    for record in records.values():  # the first four runs did not write down their machine
+        assert date.fromisoformat(record["date"]) and record["torch"]
+        assert record["date"] == "2026-11-18" or {"library", "python", "machine"} <= set(record)
 
 
 def test_every_group_of_callables_was_tried_with_every_kind_of_value():

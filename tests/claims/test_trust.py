@@ -128,17 +128,40 @@ def test_a_guarantee_for_each_sample_costs_more_here_than_cooperation_is_worth(p
     alone = whole["separate"]
     for method in ("FedAvg", "FedALA", "FedRep", "FedAMP"):
         free = people[method, None]["accuracy"]
-        assert not above(free, alone)
+        assert free["mean"] < alone["mean"]
         for epsilon in (1, 4, 8):
             hidden = people[method, epsilon]["accuracy"]
             assert above(alone, hidden)
             assert hidden["mean"] < free["mean"] - 0.1
 
 
-def test_the_strongest_attack_hardly_beats_guessing_here(people):
+def test_the_stronger_of_two_attacks_hardly_beats_guessing_here(people):
     for row in people.values():
         for place in ("server", "other"):
-            assert 0.45 < row[place]["lira"]["mean"] < 0.55
+            assert 0.5 < max(row[place][one]["mean"] for one in ("loss", "lira")) < 0.6
+
+
+def test_the_plain_loss_is_the_stronger_attack_in_all_rows_but_one(people):
+    """Five shadows are too few for LiRA."""
+    weaker = [(key, place) for key, row in people.items() for place in ("server", "other")
+              if row[place]["loss"]["mean"] <= row[place]["lira"]["mean"]]  # fmt: skip
+    assert len(people) == 16 and weaker == [(("FedRep", 1), "other")]
+
+
+def test_more_noise_does_not_always_weaken_the_attack(people):
+    for method in ("FedAvg", "FedALA", "FedRep", "FedAMP"):
+        none, some = (people[method, level]["server"]["loss"]["mean"] for level in (None, 8))
+        assert some > none
+
+
+def test_more_noise_raises_the_row_of_attention_a_little(accuracy):
+    found = [accuracy["FedAMP", level]["mean"] for level in (8, 4, 1)]
+    assert found == sorted(found) and found[-1] - found[0] < 0.05
+
+
+def test_liars_take_the_mean_below_training_alone(honest):
+    for attack in ("sign turned", "ten times as long"):
+        assert honest["FedAvg", attack]["mean"] < honest["Separate", attack]["mean"]
 
 
 def test_secure_aggregation_hides_models_and_keeps_the_sum():

@@ -160,7 +160,7 @@ def load(method, fed, rounds, flat_after, **options):
 
 
 def cnn():
-    """500 clients, a tenth of them in each of 200 rounds, McMahan's CNN."""
+    """500 clients, a tenth of them in each of 200 rounds, FedALA's CNN (`fedala_cnn`)."""
     data = pfl_lib.data.load("mnist5k")
     fed = Watched(data, partition.iid(data, 500), "fedala_cnn", lr=0.05, batch_size=8)
     return load(algorithm("fedavg"), fed, 200, 10, participation=0.1, evaluate_every=50)
