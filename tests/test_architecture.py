@@ -22,9 +22,10 @@ OWN = ("pfl_lib", "devtools", "tests", "benchmarks")
 #: Of code, without docstrings, in the library without pfl_lib.book.  The rebuilt house had 9,000;
 #: since then came models and data that people have, fourteen methods, privacy, and several devices;
 #: the last two hundred check what would flatter a result in silence, or fail late: leaks, shuffled
-#: rows, newcomers who are members, modules without a gradient.
+#: rows, newcomers who are members, modules without a gradient; a hundred more refuse what leaks in
+#: silence, tests that nobody can have made, and plans that fail only when a network is up.
 #: Names that are kept for one more version are not counted: they leave with it.
-MOST_LINES = 12_700
+MOST_LINES = 12_800
 
 
 def module_name(path):
