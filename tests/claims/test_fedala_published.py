@@ -20,18 +20,17 @@ def test_eleven_of_the_printed_numbers_are_within_0_4_points_of_each_other():
 
 @pytest.mark.parametrize("method", [m for m in ("Separate", "Label prior") if m in ROWS])
 def test_alone_or_told_the_labels_clients_pass_what_is_printed_for_global_models(method):
-    (run,) = KEPT.of(method, CASE)
-    reached = 100 * run["extra"]["by sample, best"]
+    reached = 100 * min(KEPT.values(method, "by sample, best", CASE))
     assert all(PRINTED[m] < reached for m in ("FedAvg", "FedProx", "Per-FedAvg"))
 
 
 @pytest.mark.parametrize("case", KEPT.cases)
 def test_network_and_clients_are_the_papers(case):
     for method in KEPT.methods_in(case):
-        (run,) = KEPT.of(method, case)
-        assert run["settings"]["parameters"] == 582_026 and len(run["clients"]) == 20
-        if case == CASE:
-            assert run["settings"]["partition"].startswith("fedala-mnist-")
+        for run in KEPT.of(method, case):
+            assert run["settings"]["parameters"] == 582_026 and len(run["clients"]) == 20
+            if case == CASE:
+                assert run["settings"]["partition"].startswith("fedala-mnist-")
     carried = overview.carries("fedala_published", "paper", KEPT)
     assert carried.startswith("the paper's network and clients, ")
     assert carried.endswith(" of its 2,000 rounds")

@@ -9,12 +9,10 @@ RESULTS = stored()
 def test_blue_is_rare():
     laptop = {key: kept for key, kept in overview.counted(RESULTS).items() if key[1] == "laptop"}
     rows = [row for _, rows in matrix(laptop).blocks.values() for row in rows]
-    share = {}
-    for both in (True, False):
-        cells = [c for row in rows if row.both == both for c in row.cells.values()]
-        share[both] = sum(c.points > 0 and not c.noise for c in cells) / len(cells)
-        assert len(cells) > 50
-    assert share[True] < 0.15 and share[False] > 2 * share[True]
+    here = [pair for row in rows if row.both for pair in row.cells.items()]
+    cells = [cell for method, cell in here if method != "Oracle groups"]  # told the groups
+    assert len(cells) > 300
+    assert sum(c.points > 0 and not c.noise for c in cells) < 0.15 * len(cells)
 
 
 def test_no_summary_counts_sweeps_costs_or_other_readings():

@@ -87,19 +87,18 @@ def test_every_row_that_is_read_names_a_method():
     assert advice("some clients may be faulty") == ["separate"]
 
 
-def test_which_methods_have_the_largest_parts_ahead_and_where_scaffold_stands():
+def test_the_label_prior_is_ahead_most_often():
     """The text alternative of the figure."""
     cells: dict[str, list] = {}
     for _, rows in matrix().blocks.values():
         for method, cell in (pair for row in rows if row.both for pair in row.cells.items()):
             cells.setdefault(method, []).append(0 if cell.noise else 1 if cell.points > 0 else -1)
+    del cells["Oracle groups"]  # told what methods have to find out, so not in the figure
     cells = {method: found for method, found in cells.items() if len(found) >= 8}
     ahead = {method: found.count(1) / len(found) for method, found in cells.items()}
-    top = sorted(ahead, key=ahead.__getitem__)[-3:]
-    assert set(top) == {"SCAFFOLD", "FedAMP, median σ", "Label prior"}
-    assert all(0.18 < ahead[method] < 0.36 for method in top)
-    found = cells["SCAFFOLD"]
-    assert found.count(-1) > 0.9 * (len(found) - found.count(1))
+    first, *others = sorted(ahead, key=ahead.__getitem__, reverse=True)
+    assert first == "Label prior" and 0.33 < ahead[first] < 0.47
+    assert max(ahead[method] for method in others) < 0.23
     # no method is ahead everywhere, and most are behind more often than ahead
     assert max(ahead.values()) < 0.9
     assert sum(c.count(-1) > c.count(1) for c in cells.values()) > 0.5 * len(cells)
