@@ -131,7 +131,8 @@ oldest: $(READY) ## the library's central tests with the oldest versions it allo
 lock: $(READY) ## write the hashes of all archives into requirements.lock (needs the package index)
 	$(PY) -m devtools.lock
 
-audit: ## ask whether a pinned version has a known weakness (needs internet and pip-audit)
+audit: ## ask whether a pinned version has a known weakness (needs internet; gets pip-audit if missing)
+	@command -v pip-audit >/dev/null || $(PYTHON) -m pip install -q pip-audit
 	pip-audit --requirement constraints.txt --no-deps --disable-pip
 
 install: $(READY) ## make .venv and install everything into it (PFL_HASHES=1: only archives with locked hashes)
