@@ -3,7 +3,9 @@
 import re
 import urllib.request
 
+import matplotlib.pyplot as plt
 import pytest
+from PIL import Image, ImageChops
 
 from devtools import measure
 from devtools.sphinxext import pfl_light
@@ -23,6 +25,34 @@ def test_a_first_visit_is_light(site, open_page, name):
     text = (HTML / f"{name}.html").read_text(encoding="utf-8")
     assert ("mathjax" in " ".join(loaded)) == ('class="math' in text)
     assert "widget-state" not in text
+
+
+def test_figures_weigh_a_third_and_look_the_same(tmp_path):
+    figure, axes = plt.subplots(1, 2)
+    for shade in range(9):
+        axes[0].plot([0, 1], [shade, 2 * shade], color=plt.cm.viridis(shade / 9))
+    axes[1].imshow([[i * j for i in range(40)] for j in range(40)])
+    axes[1].plot(3, 3, "r.")  # a colour of few pixels stays
+    path, before = tmp_path / "figure.png", tmp_path / "before.png"
+    for place in (path, before):
+        figure.savefig(place)
+    plt.close(figure)
+    pfl_light.fewer_colours(path)
+    assert path.stat().st_size < 0.7 * before.stat().st_size
+    with Image.open(path) as few, Image.open(before) as many:
+        apart = ImageChops.difference(few.convert("RGB"), many.convert("RGB"))
+    assert max(high for _, high in apart.getextrema()) < 30
+    held = path.read_bytes()
+    pfl_light.fewer_colours(path)  # once is enough
+    assert path.read_bytes() == held
+
+
+def test_a_picture_that_can_be_seen_through_stays_as_it_is(tmp_path):
+    path = tmp_path / "glass.png"
+    Image.new("RGBA", (8, 8), (255, 0, 0, 100)).save(path)
+    held = path.read_bytes()
+    pfl_light.fewer_colours(path)
+    assert path.read_bytes() == held
 
 
 def test_icons_are_in_the_page(site, open_page):

@@ -93,7 +93,7 @@ FOUND = {  # what is asked: the pages that must be among the first so many
     "newcomers": (["notebooks/own_clients", "notebooks/13_which"], 2),
     "DP": (["notebooks/12_privacy", "book/glossary"], 3),
     "Byzantine": (["notebooks/12_privacy"], 1),
-    "label prior": (["notebooks/reference/label-prior"], 2),
+    "label prior": (["book/glossary", "notebooks/11_family", "notebooks/reference/label-prior"], 3),
     "my own data": (["notebooks/own_clients"], 1),
     "hysteresis": (["notebooks/05b_beyond"], 1),
     "prox": (["notebooks/04_fedamp", "notebooks/reference/fedprox"], 5),
