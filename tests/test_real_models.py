@@ -312,7 +312,10 @@ def test_any_module_gets_a_head(data, clients):
     for name in NEED_A_HEAD:
         with pytest.raises(ValueError, match="with_head"):
             pfl_lib.run(pfl_lib.algorithm(name), plain, 1, progress=False)
-        assert pfl_lib.run(pfl_lib.algorithm(name), fed, 1, progress=False).last > 0
+        method = pfl_lib.algorithm(name)
+        state = pfl_lib.run(method, fed, 1, progress=False).state
+        moved = (method.personal(state, fed) - fed.initial()).abs()
+        assert 0 < moved[:, fed.head_mask].max() < 100 and 0 < moved[:, ~fed.head_mask].max() < 100
 
 
 def test_a_plain_network_is_for_most_methods_and_with_a_head_for_all(monkeypatch):

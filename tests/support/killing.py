@@ -117,8 +117,7 @@ def trial(name, fed, room, kills, chance, number):
         time.sleep(chance.uniform(0, lasts))
         os.kill(pid, signal.SIGKILL)  # not yet waited for, so the number is still this child's
         killed += ended(pid) == -signal.SIGKILL
-    done = len(list(folder.glob("*.json"))) == checkpoints.KEEP and f"round-{ROUNDS:06d}.json"
-    if done and (folder / done).exists():  # every kill came too late to leave anything to write
+    if (folder / f"round-{ROUNDS:06d}.json").exists():  # the last kill left nothing to write
         for file in folder.iterdir():
             file.unlink()
     moment = 2 * MOMENTS + number % MOMENTS if not folder.exists() else number % MOMENTS
