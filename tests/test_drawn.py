@@ -233,3 +233,12 @@ def test_family_map_has_every_method_of_the_comparison_once():
 def test_a_wrong_name_is_refused():
     with pytest.raises(ValueError, match="name"):
         draw.panels("rounds")
+
+
+def test_held_out_windows_are_what_the_chapter_says():
+    random, late, group = field.held_out().values()
+    assert random.sum() == late.sum() == 12 and random.any(1).all()
+    inside = random[:, 1:-1] & ~random[:, :-2] & ~random[:, 2:]
+    assert inside.any(), "no test window lies between two training windows"
+    assert late[:, 7:].all() and not late[:, :7].any()
+    assert sorted(group.sum(1).tolist()) == [0, 0, field.WINDOWS, field.WINDOWS]

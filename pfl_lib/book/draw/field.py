@@ -1,6 +1,9 @@
-"""The field: which methods there are, who sees what, and three runs that say where one stands."""
+"""The field: which methods there are, who sees what, what to hold out, where one stands."""
+
+import torch
 
 from pfl_lib.book.draw.kit import WIDTH, Panel
+from pfl_lib.data import from_arrays
 from pfl_lib.methods import BY_NAME
 
 #: Families of the map: what stays personal or is shared, and (method, who decides the weights).
@@ -275,6 +278,62 @@ def three_runs():
     return (panel,)
 
 
+# -------------------------------------------------------------------------- three ways to hold out
+RECORDINGS, WINDOWS = 4, 10  # of one person: two exercises, each with either arm
+
+
+def held_out():
+    """Which windows of each recording three splits put into the test, {name: booleans}."""
+    window = torch.arange(RECORDINGS * WINDOWS)
+    late = (window % WINDOWS >= 7).numpy()
+    splits: dict[str, dict] = {
+        "at random": {"test": 0.3},
+        "by time": {"test": late},
+        "by group": {"test": 0.3, "split": "group", "group": window // WINDOWS},
+    }
+    found = {}
+    for name, how in splits.items():
+        exercise, person = window // (2 * WINDOWS), torch.zeros_like(window)
+        data = from_arrays(
+            window[:, None].double(), exercise, person, columns={"window": window}, seed=1, **how
+        )
+        column = data.columns["window"]
+        tested = torch.zeros(len(window), dtype=torch.bool)
+        tested[[int(column.names[v]) for v in column.values[data.n_train :]]] = True
+        found[name] = tested.view(RECORDINGS, WINDOWS)
+    return found
+
+
+def three_splits():
+    said = {
+        "at random": ("moments in between", "Filled fields are scattered over all four strips."),
+        "by time": ("later moments", "The last three fields of every strip are filled."),
+        "by group": ("another recording", "Two whole strips are filled, one per exercise."),
+    }
+    names = ["lift, left arm", "lift, right arm", "turn, left arm", "turn, right arm"]
+    panels = []
+    for name, tested in held_out().items():
+        new, seen = said[name]
+        panel = Panel(
+            f"Held out {name}",
+            f"Four strips of ten windows, one for each recording of one person. {seen} "
+            f"What is new in the test: {new}.",
+            height=178,
+        )
+        panel.text(170, 20, name, "ink big")
+        for i, label in enumerate(names):
+            y = 36 + 28 * i
+            panel.text(104, y + 13.5, label, "mute small", "end")
+            for k in range(WINDOWS):
+                fresh = bool(tested[i, k])
+                x = 112 + 22 * k
+                panel.rect(x, y, 19, 19, "fill hot" if fresh else "soft g1", round=2)
+                panel.rect(x, y, 19, 19, "thin hot" if fresh else "thin g1", round=2)
+        panel.text(170, 168, f"new in the test: {new}", "hot")
+        panels.append(panel)
+    return tuple(panels)
+
+
 # --------------------------------------------------------------------------- over a network
 def over_network():
     panel = Panel(
@@ -310,5 +369,6 @@ FIGURES = {
     "family-map": family_map,
     "who-sees": who_sees,
     "three-runs": three_runs,
+    "three-splits": three_splits,
     "over-network": over_network,
 }
