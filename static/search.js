@@ -40,7 +40,7 @@
     method: "notebooks/13_which", // "which method": the rest is frame
     newcomer: "notebooks/own_clients",
     newcomers: "notebooks/own_clients",
-    liars: "notebooks/12_privacy",
+    liars: "notebooks/12b_trust",
     "differential privacy": "notebooks/12_privacy",
     "own data": "notebooks/own_clients",
   };

@@ -66,7 +66,15 @@ SITUATIONS = {
         "take any two of nine methods, here a spring to the average against fine-tuning",
         "m=fedavg-ft&b=ditto&d=classes&h=4",
     ),
+    "11b_methods": (
+        "two ways to be personal: a spring to the average, or a learned mixture with it",
+        "m=ditto&b=fedala&d=classes&h=4",
+    ),
     "12_privacy": (
+        "one rule needs only a sum, the other every model: what does the difference buy?",
+        "m=fedavg&b=fedamp&d=classes&h=5",
+    ),
+    "12b_trust": (
         "client 5 sends its model with the sign turned: who notices?",
         "m=fedavg&b=fedamp&d=alike&liar=5",
     ),

@@ -50,7 +50,7 @@ class ClusterModels(Algorithm):
 
     weighting: str = choice("equal", ("sizes", "equal"))
     family = "a model for each cluster"
-    chapter = "11_family"
+    chapter = "11b_methods"
     shared, private = "one model per cluster", "nothing"
     tested = "the model of the client's cluster"
     newcomer = "of all clusters' models the one with its least training loss"

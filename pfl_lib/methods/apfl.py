@@ -90,7 +90,7 @@ class APFL(GlobalModel):
         "the chain rule."
     )
     equations = ["eq-apfl-mix", "eq-apfl-step"]
-    chapter = "11_family"
+    chapter = "11b_methods"
     paper = "Deng et al. 2020, Algorithm 1"
     private, weights_by = "a second model and a mixing weight", "each client's loss"
     tested = "the mix of the client's private model and the new global model"

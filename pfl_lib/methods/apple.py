@@ -133,7 +133,7 @@ class APPLE(Algorithm):
         "out."
     )
     equations = ["eq-apple-mix", "eq-apple-gradients", "eq-apple-schedule"]
-    chapter = "11_family"
+    chapter = "11b_methods"
     paper = "after Luo and Wu, 2022"
     shared, private = "core models", "a mixture of all cores"
     weights_by, cost = "each client's loss", "(1+M)Σ"

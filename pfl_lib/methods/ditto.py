@@ -55,7 +55,7 @@ class Ditto(GlobalModel):
         "is the global model."
     )
     equations = ["eq-ditto-gradient", "eq-fedavg"]
-    chapter = "11_family"
+    chapter = "11b_methods"
     paper = "Li et al. 2021, Algorithm 1"
     private = "a second model, held near it"
     tested = "the client's own model v"

@@ -104,7 +104,7 @@ class FedAS(SplitModel):
         "the initial one until they take part."
     )
     equations = ["eq-split-model", "eq-fedas-align", "eq-fedas-weights"]
-    chapter = "11_family"
+    chapter = "11b_methods"
     paper = "Yang et al., CVPR 2024"
     cost = "2·body+1"
     weights_by = "Fisher information"

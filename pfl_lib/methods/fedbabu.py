@@ -43,7 +43,7 @@ class FedBABU(GlobalModel):
         "send it."
     )
     equations = ["eq-fedbabu-step", "eq-fedavg"]
-    chapter = "11_family"
+    chapter = "11b_methods"
     paper = "Oh et al., ICLR 2022, Algorithm 1"
     shared, private, cost = "the body", "a fine-tuned head", "2·body"
     tested = "the shared body under a head fine-tuned locally"

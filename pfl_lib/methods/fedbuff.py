@@ -61,7 +61,7 @@ class FedBuff(Asynchronous):
     staleness_power: float = non_negative(0.5)
     lr_server: float = positive(1.0)
     name, label = "fedbuff", "FedBuff"
-    order, chapter = 3, "11_family"
+    order, chapter = 3, "11b_methods"
     place = (1, 0, 1)
     idea = (
         "Nobody waits for anybody: clients send their updates when they have them, and the server "

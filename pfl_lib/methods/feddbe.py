@@ -97,7 +97,7 @@ class FedDBE(GlobalModel):
         "the first round."
     )
     equations = ["eq-feddbe-bias", "eq-feddbe-pull", "eq-fedavg"]
-    chapter = "11_family"
+    chapter = "11b_methods"
     paper = "Zhang et al., NeurIPS 2023"
     private = "a shift of the features"
     tested = "the global model with the client's own shift of the features"

@@ -94,7 +94,7 @@ class FedFomo(Algorithm):
         "training data, never test data."
     )
     equations = ["eq-fedfomo-scores", "eq-fedfomo-weights", "eq-fedfomo-update"]
-    chapter = "11_family"
+    chapter = "11b_methods"
     paper = "after Zhang et al., ICLR 2021"
     shared, private = "their models, pairwise", "the whole model"
     weights_by, cost = "validation losses", "(1+M)Σ"

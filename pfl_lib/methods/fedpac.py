@@ -114,7 +114,7 @@ class FedPAC(SplitModel):
         "The server sees every head and the clients' feature statistics."
     )
     equations = ["eq-class-means", "eq-fedpac-pull", "eq-fedpac-matrix", "eq-fedpac-weights"]
-    chapter = "11_family"
+    chapter = "11b_methods"
     paper = "Xu et al., ICLR 2023"
     shared, private, weights_by = "the body, heads and class means", "the head", "a risk bound"
     cost = "2Σ+3·class means"

@@ -36,7 +36,7 @@ class FedPer(SplitModel):
         "from the top; 0 is FedAvg, all of them is training alone."
     )
     equations = ["eq-split-model", "eq-fedavg"]
-    chapter = "11_family"
+    chapter = "11b_methods"
     paper = "Arivazhagan et al. 2019, Algorithms 1 and 2"
     private = "the top layers"
     tested = "the shared body with the client's own top layers"

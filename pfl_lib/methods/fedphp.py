@@ -110,7 +110,7 @@ class FedPHP(GlobalModel):
     )
     note = "After the cited original: the papers of this book only name it."
     equations = ["eq-fedphp-momentum", "eq-fedphp-update"]
-    chapter = "11_family"
+    chapter = "11b_methods"
     paper = "after Li et al., ECML PKDD 2021"
     private, weights_by = "a moving average of the client's models", "a schedule"
     tested = "the client's inherited private model h"

@@ -103,7 +103,7 @@ class FedProto(Algorithm):
         "other; the client's own head, which only training uses, is tested beside it."
     )
     equations = ["eq-class-means", "eq-fedproto-pull", "eq-nearest-mean"]
-    chapter = "11_family"
+    chapter = "11b_methods"
     paper = "Tan et al., AAAI 2022"
     shared, private, weights_by = "class means", "the whole model", "sample counts, by class"
     cost = "2·class means"

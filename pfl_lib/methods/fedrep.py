@@ -36,7 +36,7 @@ class FedRep(SplitModel):
         "module)."
     )
     equations = ["eq-split-model", "eq-fedavg"]
-    chapter = "11_family"
+    chapter = "11b_methods"
     paper = "Collins et al. 2021, Algorithm 1"
 
     def local(self, state, received, fed, who):

@@ -79,7 +79,7 @@ class FedRoD(GlobalModel):
         "personal head begins at zero."
     )
     equations = ["eq-fedrod-balanced", "eq-fedrod-sum", "eq-fedavg"]
-    chapter = "11_family"
+    chapter = "11b_methods"
     paper = "Chen and Chao, ICLR 2022"
     private = "a second head"
     tested = "the global model with the client's own head added to its head"

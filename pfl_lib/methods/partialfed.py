@@ -123,7 +123,7 @@ class PartialFed(GlobalModel):
         "After the cited original. Model batches and strategy batches are disjoint and alternate."
     )
     equations = ["eq-partialfed-temperature", "eq-gumbel-softmax", "eq-partialfed-mix"]
-    chapter = "11_family"
+    chapter = "11b_methods"
     paper = "after Sun et al., NeurIPS 2021"
     private, weights_by = "some layers, chosen", "each client's loss, layer by layer"
     tested = "the client's own model, trained"

@@ -108,7 +108,7 @@ class PerFedAvg(GlobalModel):
         "differences, `exact` computes it. Tested after one step of adaptation."
     )
     equations = ["eq-perfedavg-adapt", "eq-perfedavg-step"]
-    chapter = "11_family"
+    chapter = "11b_methods"
     paper = "Fallah et al. 2020, Algorithm 1"
     shared, private = "one starting point", "one step from it"
     tested = "the global model after one local adaptation step"

@@ -116,7 +116,7 @@ class PFedGraph(Algorithm):
         "rule as the others, with similarity 1."
     )
     equations = ["eq-pfedgraph-weights", "eq-fedamp-message", "eq-pfedgraph-gradient"]
-    chapter = "11_family"
+    chapter = "11b_methods"
     paper = "after Ye et al., ICML 2023, and the authors' public code"
     shared, private = "their models, pairwise", "the whole model"
     weights_by = "angles between updates, and sample counts"

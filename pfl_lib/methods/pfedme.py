@@ -103,7 +103,7 @@ class PFedMe(GlobalModel):
     )
     note = "With exact inner solutions its fixed points are the minimisers of the mean envelope."
     equations = ["eq-pfedme-inner", "eq-pfedme-local", "eq-pfedme-server"]
-    chapter = "11_family"
+    chapter = "11b_methods"
     paper = "Dinh et al. 2020, Algorithm 1"
     shared, private = "one centre", "a model near the centre"
     tested = "the client's own model θ after its last batch"

@@ -93,7 +93,7 @@ class Scaffold(GlobalModel):
         "sends a control vector beside the model, both ways."
     )
     equations = ["eq-scaffold-gradient", "eq-scaffold-control", "eq-scaffold-server"]
-    chapter = "11_family"
+    chapter = "11b_methods"
     paper = "Karimireddy et al. 2020, Algorithm 1, option II"
     shared, private = "one model, control vectors", "a control vector"
     weights_by, cost = "equal weights", "4Σ"

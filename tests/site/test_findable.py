@@ -92,7 +92,7 @@ FOUND = {  # what is asked: the pages that must be among the first so many
     "which method": (["notebooks/13_which"], 1),
     "newcomers": (["notebooks/own_clients", "notebooks/13_which"], 2),
     "DP": (["notebooks/12_privacy", "book/glossary"], 3),
-    "Byzantine": (["notebooks/12_privacy"], 1),
+    "Byzantine": (["notebooks/12b_trust"], 1),
     "label prior": (["book/glossary", "notebooks/11_family", "notebooks/reference/label-prior"], 3),
     "my own data": (["notebooks/own_clients"], 1),
     "hysteresis": (["notebooks/05b_beyond"], 1),
@@ -146,9 +146,9 @@ def test_search_shows_the_text_and_not_its_frame(site, open_page):
 
 
 def test_every_chapter_leads_to_its_own_situation(site, open_page):
-    page = open_page(f"{site}/notebooks/12_privacy.html")
+    page = open_page(f"{site}/notebooks/12b_trust.html")
     link = page.locator(".admonition a.pfl-situation")
-    words, asked = pfl_situations.SITUATIONS["12_privacy"]
+    words, asked = pfl_situations.SITUATIONS["12b_trust"]
     assert link.inner_text() == words
     link.click()
     page.wait_for_url(f"**/play.html#{asked}")
