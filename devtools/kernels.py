@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import traceback
 import uuid
 from pathlib import Path
 
@@ -65,11 +66,14 @@ def template(workspace):
 
 def fork(address, connection_file, folder):
     """Have the template start a kernel in ``folder``; returns its process number."""
-    with socket.socket(socket.AF_UNIX) as wire:
-        wire.connect(address)
-        with wire.makefile("rw") as text:
-            print(json.dumps([str(connection_file), str(folder)]), file=text, flush=True)
-            return int(text.readline())
+    try:
+        with socket.socket(socket.AF_UNIX) as wire:
+            wire.connect(address)
+            with wire.makefile("rw") as text:
+                print(json.dumps([str(connection_file), str(folder)]), file=text, flush=True)
+                return int(text.readline())
+    except (OSError, ValueError):
+        raise RuntimeError("what every notebook imports failed; its error is above") from None
 
 
 def fork_kernels(door):
@@ -77,8 +81,12 @@ def fork_kernels(door):
     os.environ |= SETTINGS | {"JPY_PARENT_PID": str(os.getpid())}  # kernels die with their parent
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no one waits for a kernel's end
-    for name in IMPORTED:
-        importlib.import_module(name)
+    try:
+        for name in IMPORTED:
+            importlib.import_module(name)
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)  # at once: whoever asks for a kernel learns that there will be none
     while sys.stdin not in select.select([door, sys.stdin], [], [])[0]:
         with door.accept()[0] as wire, wire.makefile("rw") as text:
             job = json.loads(text.readline())

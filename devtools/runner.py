@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from pathlib import Path
 
@@ -80,19 +81,34 @@ def run_one(path, made_with=None):
 
 def error_message(path, error, notebook):
     """An error message: the notebook, the cell, and the end of the traceback."""
-    where = Path(path).resolve().relative_to(executed.ROOT)
-    if hasattr(error, "cell_index"):  # papermill says where
+    head = str(Path(path).resolve().relative_to(executed.ROOT))
+    name, lines, source = type(error).__name__, str(error).splitlines(), running(error)
+    if hasattr(error, "cell_index"):  # the cell raised it; else its kernel died, or took too long
+        name, source = f"{error.ename}: {error.evalue}", error.source
         lines = "\n".join(error.traceback).splitlines()
-        source = error.source.strip().splitlines()
-        sources = [cell.source for cell in notebook.cells]  # papermill may have put in one more
-        known = error.source in sources
-        number = 1 + (sources.index(error.source) if known else error.cell_index)
-        head = f"{where}, cell {number} (In [{error.exec_count}]): {error.ename}: {error.evalue}"
-        lines = [*source[:3], *(["…"] if len(source) > 3 else []), "", *lines[-TRACEBACK:]]
-    else:
-        head, lines = f"{where}: {type(error).__name__}", str(error).splitlines()[-TRACEBACK:]
-    text = head + "\n" + "\n".join(f"    {line}".rstrip() for line in lines)
+    lines = lines[-TRACEBACK:]
+    if source is not None:
+        head += cell_number(source, notebook)
+        begin = source.strip().splitlines()
+        lines = [*begin[:3], *(["…"] if len(begin) > 3 else []), "", *lines]
+    text = f"{head}: {name}\n" + "\n".join(f"    {line}".rstrip() for line in lines)
     return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
+def running(error):
+    """The source of the cell that was running when ``error`` was raised, or None."""
+    frames = [frame.f_locals for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return next((f["cell"].source for f in frames if {"cell", "cell_index"} <= f.keys()), None)
+
+
+def cell_number(source, notebook):
+    """Where that cell is in the notebook on disk, to which papermill may have added one."""
+    cells = [cell.source for cell in notebook.cells]
+    if source not in cells:
+        return ""
+    number = cells.index(source)
+    run = [cell.cell_type for cell in notebook.cells[: number + 1]].count("code")
+    return f", cell {1 + number} (In [{run}])"
 
 
 # -------------------------------------------------------------------------------- the parent
@@ -112,14 +128,15 @@ class Progress:
         self.total, self.expected, self.jobs = total, expected, jobs
         self.stream = stream or sys.stdout
         self.live = self.stream.isatty()
-        self.began, self.done, self.spent = time.monotonic(), 0, []
+        self.began, self.done, self.failed, self.spent = time.monotonic(), 0, 0, []
 
     def line(self, running, waiting):
         """n of N, the names of those running, time elapsed, time left."""
         names = ", ".join(path.stem for path in running)
         elapsed, left = time.monotonic() - self.began, self.left(running, waiting)
         ends = f", about {clock(left)} left" if left is not None else ""
-        return f"{self.done} of {self.total} notebooks | {names} | {clock(elapsed)}{ends}"
+        failed = f", {self.failed} failed" if self.failed else ""
+        return f"{self.done} of {self.total} notebooks{failed} | {names} | {clock(elapsed)}{ends}"
 
     def left(self, running, waiting):
         """An estimate from the last time each was run, or else from the others so far."""
@@ -139,6 +156,7 @@ class Progress:
 
     def finished(self, path, seconds, worked, wrong):
         self.done += 1
+        self.failed += bool(wrong)
         self.spent.append(seconds)
         if not self.live:
             name, verdict = path.relative_to(executed.ROOT), "FAILED" if wrong else "ran"
@@ -180,6 +198,8 @@ def run(paths=None, jobs=None):
                     seconds, worked, error = future.result()
                     progress.finished(path, seconds, worked, error)
                     wrong += [error] if error else []
+                if template and template.process.poll():  # then no other notebook can run
+                    waiting.clear()
         except BaseException:
             for worker in multiprocessing.active_children():
                 worker.terminate()
@@ -190,7 +210,7 @@ def run(paths=None, jobs=None):
             pool.shutdown(cancel_futures=True)
             if template:
                 template.end()
-    return len(todo), wrong
+    return progress.done, wrong
 
 
 def main(names=()):

@@ -198,6 +198,29 @@ def test_a_failing_notebook_is_named_with_its_cell_and_the_end_of_the_traceback(
     assert "TCP" not in output and "1 failed" in output
 
 
+def test_a_kernel_that_is_killed_is_named_with_its_cell(project):
+    """As when memory runs out: there is no traceback, and one still wants to know where."""
+    die = "import os, signal\n\nos.kill(os.getpid(), signal.SIGKILL)"
+    last = nbformat.v4.new_code_cell("print('never reached')")
+    with_cells(project, nbformat.v4.new_code_cell(die), last)
+    number = len(nbformat.read(project, as_version=4).cells) - 1
+    code, output = python(project, "-m", "devtools.runner")
+    assert code == 1 and f"01_trial.ipynb, cell {number} (In [" in output
+    assert "DeadKernelError" in output and "    import os, signal" in output
+
+
+def test_a_library_that_cannot_be_imported_stops_the_run(project):
+    for number in range(2, 7):
+        tool.new(project.with_name(f"0{number}_trial.ipynb"), "A trial")
+    library = project.parents[1] / "pfl_lib"
+    library.mkdir()
+    (library / "__init__.py").write_text("import nothing_of_the_kind")
+    output = python(project, "-c", "from devtools import runner; runner.main()")[1]
+    assert output.count("No module named 'nothing_of_the_kind'") == 1
+    assert "its error is above" in output and "of 6" in output
+    assert output.count("FAILED") < 6  # those that were waiting did not try
+
+
 def test_a_run_leaves_no_folder_of_its_own_in_the_environment(project):
     """What builds pages in the same process would look for canaries in a folder that is gone."""
     run = "from devtools import runner; assert runner.run() == (1, [])"
@@ -216,8 +239,11 @@ def test_progress_is_one_line_on_a_terminal_and_plain_lines_elsewhere():
     progress = runner.Progress(3, dict.fromkeys(paths, 60.0), jobs=2, stream=shown)
     progress.finished(paths[0], 58.0, 40.0, None)
     progress.show([paths[1]], [paths[2]])
-    assert "\n" not in shown.getvalue()
     assert "1 of 3 notebooks | 02_b | 0:00, about 0:45 left" in shown.getvalue()
+    progress.finished(paths[1], 5.0, 0.0, "an error")
+    progress.show([paths[2]], [])
+    assert "2 of 3 notebooks, 1 failed | 03_c | 0:00" in shown.getvalue()
+    assert "\n" not in shown.getvalue()
     plain = io.StringIO()
     progress = runner.Progress(3, {}, jobs=2, stream=plain)
     progress.show(paths[:2], paths[2:])
