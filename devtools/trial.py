@@ -2,6 +2,9 @@
 
     python -m devtools.trial            go on with what is left (`make trial`)
     python -m devtools.trial list       what is done, what is left, and how long it takes
+    python -m devtools.trial [list] "spfl_table1: SPFL on" plga_order
+                                        only the jobs whose line in the list holds one of these
+                                        words, in the order of the words (`make trial JOBS="…;…"`)
 
 A job is one method on the cases of one experiment, or several that are quick together, small enough
 to finish within an hour or so. It is done when the experiment's result file holds it with every
@@ -88,6 +91,19 @@ def queue(path=QUEUE):
         raise ValueError(f"{path} is not a list of jobs: {error}") from error
 
 
+def choose(jobs, texts):
+    """The jobs whose words hold one of these texts, in the order of the texts; all without any."""
+    if not texts:
+        return jobs
+    chosen = {}
+    for text in texts:
+        found = {job.words: job for job in jobs if text in job.words}
+        if not found:
+            raise ValueError(f"no job is called {text!r}; `list` shows what there is")
+        chosen |= {words: job for words, job in found.items() if words not in chosen}
+    return [*chosen.values()]
+
+
 def left(jobs):
     """The jobs that are not done."""
     return [job for job in jobs if job.missing()]
@@ -152,14 +168,22 @@ def stop(number, frame):
 
 
 def main(arguments):
-    if arguments == ["list"]:
-        print(listing(queue()))
-        return 0
-    if arguments:
+    only_list, texts = arguments[:1] == ["list"], arguments
+    if only_list:
+        texts = arguments[1:]
+    if any(text.startswith("-") for text in texts):
         print(__doc__)
         return 2
+
+    def chosen():
+        return choose(queue(), texts)
+
+    if only_list:
+        print(listing(chosen()))
+        return 0
+    chosen()  # a name that no job has is refused before anything begins
     signal.signal(signal.SIGTERM, stop)
-    return work()
+    return work(chosen)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -150,6 +151,32 @@ def test_sigterm_stops_the_queue_and_the_job_that_runs():
         process.terminate()
         rest, _ = process.communicate(timeout=20)
         assert process.returncode == 130 and "goes on from the last checkpoint" in rest
+
+
+def test_jobs_are_chosen_by_their_words_and_in_their_order(place, monkeypatch, capsys):
+    rows = [dict(JOB, cases=[case]) for case in ("a", "b", "c")]
+    trial.QUEUE.write_text(json.dumps({"jobs": rows}))
+    rows = jobs()
+    monkeypatch.setattr(trial, "queue", lambda: rows)
+    jobs_of = partial(trial.choose, rows)
+    assert [j.cases for j in jobs_of(())] == [("a",), ("b",), ("c",)]
+    assert [j.cases for j in jobs_of(("on c", "own_leap"))] == [("c",), ("a",), ("b",)]
+    assert trial.main(["list", "on b"]) == 0
+    listed = capsys.readouterr().out
+    assert "LGA on b" in listed and "LGA on a" not in listed and "0 of 1 jobs done" in listed
+    runs = []
+
+    def works():
+        runs.extend(held("cb"[len(runs) // 2], seed) for seed in (0, 1))
+        place(*runs)
+
+    working(monkeypatch, 0, works)
+    monkeypatch.setattr(trial.signal, "signal", lambda *what: None)
+    assert trial.main(["on c", "on b"]) == 0, "the job on a is left alone"
+    assert [run["case"] for run in runs] == ["c", "c", "b", "b"]
+    with pytest.raises(ValueError, match="no job is called 'on d'"):
+        trial.main(["on d"])
+    assert trial.main(["--help"]) == 2
 
 
 def test_a_queue_that_is_none_is_refused(place):
