@@ -31,7 +31,9 @@ class PLGA(LGA):
     """LGA on the server; each arriving client gets a mix of its predicted model and the global one,
     which it never sends back.
 
-    ``stages`` as in SPFL.  A client that is on time gets its personal model one round on (τ = 1):
+    ``stages`` as in SPFL.  ``mixes`` says what the personal model lies between: the "predicted" model
+    and the global one of now (Eqs. 12 and 14), or, as in the authors' public code, the client's model
+    as "trained" and the global one a round after the pull; the server is the same.  A client that is on time gets its personal model one round on (τ = 1):
     the new global model is then both its w_next and its w_now.
 
     >>> import pfl_lib
@@ -42,6 +44,7 @@ class PLGA(LGA):
     """
 
     stages: int = choice(2, (1, 2))
+    mixes: str = choice("predicted", ("predicted", "trained"))
     name, label = "plga", "PLGA"
     order = 5
     place = (1, 2, 2)
@@ -74,6 +77,8 @@ class PLGA(LGA):
         w_now = torch.where(on_time, new.x, state.x)
         stages = self.parts(fed)
         similarity = straggler_similarity(state.pull[here], w_next, state.w[here], stages)[1]
+        if self.mixes == "trained":
+            return new.put(here, p=plga_personal(state.w[here], w_next, similarity, stages))
         w_pred = self.predict(state, fed, here, w_next, w_now)
         return new.put(here, p=plga_personal(w_pred, w_now, similarity, stages))  # (14)
 

@@ -299,6 +299,7 @@ CHANGES = [
     ("lga", {"weighting": "sizes"}),
     ("plga", {"stages": 1}),
     ("plga", {"base": "pull"}),
+    ("plga", {"mixes": "trained"}),
 ]
 
 

@@ -79,6 +79,26 @@ def test_personal_models_lie_between_prediction_and_server_and_never_come_back(d
         assert 0.1192 <= share <= 0.5
 
 
+def test_the_public_code_mixes_the_trained_model_with_the_global_one_after_the_pull(data, uneven):
+    """Its personal model never sees a prediction; its server is the printed one."""
+    straggler = arrived(stages=1, mixes="trained")
+    _, share = f.straggler_similarity(PULL, NEXT, LOCAL)
+    expected = LOCAL + share * (NEXT - LOCAL)
+    torch.testing.assert_close(straggler.p[0], expected)
+    assert (expected - arrived(stages=1).p[0]).abs().max() > 0.1, "another rule than the printed"
+
+    fed = plain_federation(data, uneven)
+    printed, public = (
+        iterate(algorithm("plga", stragglers=LATE, mixes=word, stages=1), fed, 4)
+        for word in ("predicted", "trained")
+    )
+    assert all(torch.equal(a.x, b.x) for a, b in zip(printed, public))
+    state = public[4]
+    for i in (0, 1):  # on time: the global model after the pull is the newest
+        _, share = f.straggler_similarity(state.pull[i], state.x, state.w[i])
+        torch.testing.assert_close(state.p[i], state.w[i] + share * (state.x - state.w[i]))
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_moving_late_models_to_now_helps_the_server(data, seed):
     """Eq. (11) against averaging stale models, with half of the clients late."""
@@ -94,6 +114,7 @@ def test_moving_late_models_to_now_helps_the_server(data, seed):
 
 BAD = [
     ("plga", {"stages": 3}, "stages must be one of 1, 2; got 3"),
+    ("plga", {"mixes": "local"}, "mixes must be one of 'predicted', 'trained'; got 'local'"),
 ]
 
 
