@@ -31,9 +31,10 @@ class PLGA(LGA):
     """LGA on the server; each arriving client gets a mix of its predicted model and the global one,
     which it never sends back.
 
-    ``stages`` as in SPFL.  ``mixes`` says what the personal model lies between: the "predicted" model
-    and the global one of now (Eqs. 12 and 14), or, as in the authors' public code, the client's model
-    as "trained" and the global one a round after the pull; the server is the same.  A client that is on time gets its personal model one round on (τ = 1):
+    ``stages`` as in SPFL.  ``mixes`` says between what the personal model lies: the "predicted"
+    model and the global one of now (Eqs. 12 and 14), or, as in the authors' public code, the
+    client's model as "trained" and the global one of a round after the pull; the server is the
+    same.  A client that is on time gets its personal model one round on (τ = 1):
     the new global model is then both its w_next and its w_now.
 
     >>> import pfl_lib
