@@ -133,18 +133,18 @@ class _Process:
         os.kill(self.pid, number)
 
 
-def manager(address):
+def manager(address, workspace):
     """The class of managers whose kernels come from the template at ``address``, if there is one.
 
-    They talk to their kernel through sockets in a folder, not over the network: faster, and
-    without kernels' warnings about TCP.
+    They talk to their kernel through sockets in the folder ``workspace`` (its name must be short),
+    not over the network: faster, and without kernels' warnings about TCP.
     """
 
     class FromTemplate(AsyncKernelManager):
         transport = "ipc"
 
         def _ip_default(self):
-            return str(Path(os.environ["JUPYTER_RUNTIME_DIR"]) / uuid.uuid4().hex[:12])
+            return str(Path(workspace) / uuid.uuid4().hex[:12])
 
         async def _async_launch_kernel(self, kernel_cmd, **kw):
             if address is None:

@@ -15,6 +15,7 @@ import ast
 import contextlib
 import json
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -151,12 +152,15 @@ def parameters(notebook):
 # -------------------------------------------------------------------------------------- fill
 def fill(path):
     """Run the notebook and write it back clean, with the outputs of the cells to be compared."""
-    from nbclient import NotebookClient
+    from devtools import executed, runner
 
-    notebook = nbformat.read(path, as_version=4)
-    where = {"metadata": {"path": str(Path(path).parent)}}
-    NotebookClient(notebook, timeout=600, kernel_name="python3", resources=where).execute()
-    Path(path).write_text(text_of(clean(notebook)), encoding="utf-8")
+    path = Path(path).resolve()
+    _, wrong = runner.run([path])
+    if wrong:
+        raise ValueError("\n".join(wrong))
+    path.write_text(
+        text_of(clean(executed.current(path, executed.fingerprint()))), encoding="utf-8"
+    )
 
 
 # --------------------------------------------------------------------------------------- run
@@ -166,6 +170,8 @@ def run(path, given, out=None):
     Papermill only warns of a parameter that the notebook does not have; here it is refused.
     """
     import papermill
+
+    from devtools import kernels
 
     path = Path(path)
     names = parameters(nbformat.read(path, as_version=4))
@@ -180,9 +186,16 @@ def run(path, given, out=None):
     out = Path(out or ROOT / "_build" / "experiments" / f"{path.stem}-{label}.ipynb")
     out.parent.mkdir(parents=True, exist_ok=True)
     scale = given.get("SCALE", names.get("SCALE"))
-    with progress_bar(*(ROOT / top / path.stem / str(scale) for top in ("checkpoints", "results"))):
+    folders = (ROOT / top / path.stem / str(scale) for top in ("checkpoints", "results"))
+    with tempfile.TemporaryDirectory(prefix="pfl-") as workspace, progress_bar(*folders):
         papermill.execute_notebook(
-            path, out, parameters=given, cwd=path.parent, progress_bar=False, kernel_name="python3"
+            path,
+            out,
+            parameters=given,
+            cwd=path.parent,
+            progress_bar=False,
+            kernel_name="python3",
+            kernel_manager_class=kernels.manager(None, workspace),
         )
     return out
 

@@ -38,7 +38,7 @@ def _prepare(parent, workspace, address):
     global _kernels
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ |= {"OMP_NUM_THREADS": "1", "JUPYTER_RUNTIME_DIR": workspace}
-    _kernels = kernels.manager(address)
+    _kernels = kernels.manager(address, workspace)
 
     def watch():
         while os.getppid() == parent:

@@ -187,6 +187,19 @@ def test_nbval_compares_what_is_stored(project, stored, verdict):
     assert ("Cell outputs differ" in output) == bool(verdict)
 
 
+def test_fill_stores_what_is_to_be_compared(project):
+    cell = nbformat.v4.new_code_cell("1 + 1", metadata={"tags": [tool.CHECKED]})
+    with_cells(project, cell, nbformat.v4.new_code_cell("print('not compared')"))
+    code, output = python(project, "-m", "devtools.notebooks", "fill")
+    assert code == 0 and "TCP" not in output, output
+    *_, compared, other = tool.code_cells(nbformat.read(project, as_version=4))
+    assert compared.outputs[0].data["text/plain"] == "2" and other.outputs == []
+    assert python(project, *COMPARE)[0] == 0
+    with_cells(project, nbformat.v4.new_code_cell("1 / 0"))
+    code, output = python(project, "-m", "devtools.notebooks", "fill")
+    assert code == 1 and "notebooks.py: notebooks/01_trial.ipynb, cell" in output
+
+
 def test_a_failing_notebook_is_named_with_its_cell_and_the_end_of_the_traceback(project):
     with_cells(project, nbformat.v4.new_code_cell("def f():\n    return 1 / 0\n\nf()"))
     notebook = nbformat.read(project, as_version=4)
