@@ -99,8 +99,8 @@ links: $(READY) ## broken links inside the built book, and where it points outsi
 dist: $(READY) ## build what one would publish, into dist: archives; and their bill of materials
 	$(PY) -m devtools.release
 
-bench: $(READY) ## how fast training is, against the usual way (best on a quiet machine)
-	cd benchmarks && ../$(PY) bench.py --save ../results/benchmarks/engine.json
+bench: $(READY) ## how fast training is, against the usual way (best on a quiet machine; PFLLIB=/path)
+	$(PY) benchmarks/bench.py
 	$(PY) benchmarks/precision.py
 
 race: $(READY) ## this library beside its peers, same results first (PFLLIB=/path FLBENCH=/path; ARGS=--quick)

@@ -1,7 +1,8 @@
 """How fast is training, against the usual way, in one run?  `make bench` calls this.
 
 The ways take turns of half a second or more, and a ratio is the median over the rounds of turns:
-a busy moment of the machine hits all alike.  Results go to results/benchmarks/engine.json.
+a busy moment of the machine hits all alike.  Results go to results/benchmarks/engine_DATE.json: the
+page shows the newest run, and beside it how far other days and machines agree.
 
 On a busy machine kernels on several cores wait for each other and seconds mean little; there
 ``--one-core`` compares the processor time of one core.
@@ -257,7 +258,8 @@ def main():
     parser.add_argument("--only", default="", help="workloads whose name holds this text")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--one-core", action="store_true", help="processor time of one core")
-    parser.add_argument("--save", default="results/benchmarks/engine.json")
+    today = time.strftime("%Y-%m-%d")
+    parser.add_argument("--save", default=f"results/benchmarks/engine_{today}.json")
     args = parser.parse_args()
     if args.one_core:
         torch.set_num_threads(1)
@@ -270,6 +272,7 @@ def main():
     others = [(name, job) for name, job in others if args.only in name]
     others = [done.or_now(name, job) for name, job in tqdm(others, desc="what else was tried")]
     record = {
+        "date": today,
         "machine": f"{processor()}, {os.cpu_count()} cores",
         "arithmetic, GFLOP/s": arithmetic(args.device),
         "load before": done.load,

@@ -107,7 +107,7 @@ MEANT = {"learning_rate": "lr", "eta": "lr", "local_epochs": "epochs", "network"
 
 def keywords(function):
     """``function``, which says of an argument that it has not which one may be meant."""
-    known = list(inspect.signature(function).parameters)
+    known = [name for name in inspect.signature(function).parameters if name != "self"]
 
     @functools.wraps(function)
     def checked(*args, **given):

@@ -24,8 +24,12 @@ BLOCK = 1024  # clients whose initial models are made at a time
 def mapped(folder, shape, dtype) -> Tensor:
     """A tensor of zeros in a file of ``folder``, removed when the tensor is freed."""
     count = torch.Size(shape).numel()
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    handle, path = tempfile.mkstemp(prefix="rows-", dir=folder)
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        handle, path = tempfile.mkstemp(prefix="rows-", dir=folder)
+    except OSError as error:
+        why = f"got {str(folder)!r} ({error})"
+        raise OSError(f"state_folder must be a folder that can be written to, {why}") from error
     try:
         if hasattr(os, "posix_fallocate"):  # a full disk is an error now, not a crash later
             os.posix_fallocate(handle, 0, max(1, count * dtype.itemsize))

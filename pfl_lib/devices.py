@@ -57,6 +57,11 @@ class OnDevices(FederationWrapper):
     def with_part(self, positions: Sequence[Tensor]) -> Self:
         return self._with([fed.with_part(positions) for fed in self._copies])
 
+    def plan(self) -> str:
+        """A sentence that says which devices share the clients, and what each does."""
+        names = ", ".join(str(fed.device) for fed in self._copies)
+        return f"the clients of a round are dealt out to {names}; on the first {self.fed.plan()}"
+
     def describe(self) -> dict[str, Any]:
         """As on one device, so that a run can be resumed with more or fewer devices."""
         return self.fed.describe()

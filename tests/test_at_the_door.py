@@ -142,6 +142,8 @@ def test_a_keyword_of_another_library_is_translated():
             pfl_lib.Federation(digits(), small().partition, **{name: 1})
     with pytest.raises(TypeError, match="'lr'; known are algorithm, fed, rounds"):
         run("fedavg", small(), 1, lr=0.1)
+    with pytest.raises(TypeError, match="'threads'; known are data, partition"):
+        pfl_lib.Federation(digits(), small().partition, threads=3)
 
 
 @pytest.mark.parametrize("step", ["ala", "apple", "apfl"])

@@ -119,6 +119,7 @@ def test_two_devices_give_the_numbers_of_one(clients, name):
         one = Federation(*clients, "mlp", device=DEVICE, **options)
         two = OnDevices(one, [DEVICE, "gpu:1"])
         assert [fed.device.index for fed in two._copies] == [0, 1]
+        assert "dealt out to gpu:0, gpu:1; on the first engine 'stacked'" in two.plan()
         found = []
         for fed in (one, two):
             state = method.start(fed.at(0))

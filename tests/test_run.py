@@ -167,7 +167,7 @@ def test_a_method_by_its_name_has_its_usual_hyper_parameters(data):
     assert by_name.settings == as_such.settings
 
 
-def test_bad_calls(data):
+def test_bad_calls(data, tmp_path):
     fed = federation(data)
     with pytest.raises(TypeError, match=r"algorithm must be a method such as .*, got None"):
         run(None, fed, 1)
@@ -181,6 +181,10 @@ def test_bad_calls(data):
         run(FEDAMP, fed, 1, test_clients=[99])
     with pytest.raises(TypeError, match="state_folder must be the path of a folder or None, got 3"):
         run(FEDAMP, fed, 1, state_folder=3)
+    (tmp_path / "file").touch()
+    inside = tmp_path / "file" / "rows"
+    with pytest.raises(OSError, match="state_folder must be a folder that can be written to, got"):
+        run(FEDAMP, fed, 1, state_folder=inside, progress=False)
     with pytest.raises(ValueError, match=r"got 'fedampp'. Did you mean 'fedamp'\?"):
         algorithm("fedampp")
     with pytest.raises(ValueError, match=r"got 'sgima'. Did you mean 'sigma'\?"):

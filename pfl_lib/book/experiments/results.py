@@ -320,8 +320,8 @@ def result_files(pattern="*/*.json"):
     """The result files that match, in order: those that came with the library, and, in place of
     these, those of the folder one works in.
 
-    >>> [path.name for path in result_files("benchmarks/engine.json")]
-    ['engine.json']
+    >>> [path.name for path in result_files("benchmarks/race.json")]
+    ['race.json']
     """
     library = Path(__file__).resolve().parents[2]
     came = library / "book" / "results"  # as it was installed
