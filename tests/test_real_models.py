@@ -14,7 +14,7 @@ from pfl_lib.book.what_works import KINDS, BatchNormCNN, DropoutMLP, Recurrent, 
 from pfl_lib.book.what_works import federation as what_works_federation
 from pfl_lib.data.dataset import SampleForm
 from pfl_lib.local.batches import batch_table, dropout_keys
-from pfl_lib.local.parts import KeyedDropout
+from pfl_lib.local.parts import KeyedDropout, prepared
 from pfl_lib.work import Batch, local_step
 
 ENGINES = ("loop", "threads", "stacked")
@@ -509,10 +509,18 @@ def test_what_nobody_could_key_or_mix_is_refused(data, clients):
         federation(data, clients, Counter())
     with pytest.raises(ValueError, match="Unkeyed draws random numbers in forward"):
         federation(data, clients, Unkeyed())
-    module = Recurrent()
-    module.recurrent = nn.LSTM(8, 5, num_layers=2, dropout=0.5, batch_first=True)
-    with pytest.raises(ValueError, match=r"inside a layer is not supported \(recurrent: LSTM\)"):
+    module = Recurrent(LSTMOfMyOwn)
+    module.recurrent.dropout = 0.5
+    with pytest.raises(ValueError, match=r"inside a layer is not supported \(recurrent: LSTMOf"):
         federation(data, clients, module)
+    module = Recurrent()
+    module.recurrent.dropout = 1.0
+    with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\), got 1.0 \(recurrent"):
+        federation(data, clients, module)
+
+
+class LSTMOfMyOwn(nn.LSTM):
+    """It could do anything with its dropout."""
 
 
 # ---- dropout
@@ -545,6 +553,168 @@ def test_whole_channels_are_dropped(data, clients):
     ]
     for other in answers[1:]:
         torch.testing.assert_close(other, answers[0], rtol=0, atol=1e-10)
+
+
+class Layered(nn.Module):
+    """A network that drops inside: between recurrent layers, or in attention and around it."""
+
+    head = ("output.",)
+
+    def __init__(self, inside):
+        super().__init__()
+        self.inside = inside
+        self.output = nn.Linear(10 if getattr(inside, "bidirectional", False) else 8, 10)
+
+    def features(self, x):
+        x = self.inside(x.squeeze(1))
+        return (x[0] if isinstance(x, tuple) else x)[:, -1]
+
+    def forward(self, x):
+        return self.output(self.features(x))
+
+
+INSIDE = {
+    "LSTM": lambda: nn.LSTM(8, 5, 3, dropout=0.5, batch_first=True, bidirectional=True),
+    "GRU": lambda: nn.GRU(8, 8, 2, dropout=0.5, batch_first=True),
+    "RNN": lambda: nn.RNN(8, 8, 2, dropout=0.5, batch_first=True, bias=False),
+    "LSTM that projects": lambda: nn.LSTM(8, 9, 2, dropout=0.5, batch_first=True, proj_size=8),
+    "transformer": lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True),  # drops 0.1
+}
+
+
+@pytest.mark.parametrize("kind", INSIDE)
+def test_dropout_inside_a_layer_is_keyed_and_off_in_tests(data, clients, kind):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        module = Layered(INSIDE[kind]())
+    trained = []
+    for engine in ("loop", "threads", "auto"):
+        fed = federation(data, clients, module, engine)
+        w, some = fed.initial(), torch.tensor([2, 0])
+        trained.append(train(fed, w, fed.everyone))
+        close = lambda a, b: torch.testing.assert_close(a, b, rtol=0, atol=1e-10)  # noqa: E731
+        close(trained[-1], trained[0])
+        close(train(fed, w[some], some), trained[0][some])
+    still = copy.deepcopy(module)
+    for part in still.modules():
+        if isinstance(getattr(part, "dropout", None), float):
+            part.dropout = 0.0
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    assert not torch.allclose(
+        train(federation(data, clients, still), w, fed.everyone), trained[0], atol=1e-4
+    )
+    x = data.normalized(data.x[:5], torch.float64)
+    close(fed.network.logits(w[0], x), module.double().eval()(x))
+    back = fed.network.filled(w[0])
+    for one, other in zip(back.modules(), module.modules(), strict=True):
+        assert type(one) is type(other)
+        if isinstance(getattr(other, "dropout", None), float):
+            assert one.dropout == other.dropout > 0
+    history = pfl_lib.run(pfl_lib.algorithm("fedrod"), fed, 2, progress=False)
+    assert torch.isfinite(history.state.x).all()
+
+
+class Counted:
+    """Uniform numbers that were drawn before, and how often one was asked for them."""
+
+    def __init__(self, *numbers):
+        self.numbers, self.calls = numbers, 0
+
+    def __len__(self):
+        return len(self.numbers)
+
+    def __getitem__(self, call):
+        self.calls += 1
+        return self.numbers[call]
+
+
+def test_known_answer_of_a_dropout_between_recurrent_layers():
+    """Two torch networks of one layer each, with the mask put between them by hand."""
+    torch.manual_seed(1)
+    whole = nn.LSTM(3, 4, 2, dropout=0.25, batch_first=True)
+    parts = nn.LSTM(3, 4, batch_first=True), nn.LSTM(4, 4, batch_first=True)
+    for number, part in enumerate(parts):
+        for name, p in part.named_parameters():
+            p.data.copy_(getattr(whole, name.replace("_l0", f"_l{number}")))
+    x, uniform = torch.randn(2, 5, 3), torch.rand(2, 5, 4)
+    first, (h1, c1) = parts[0](x)
+    second, (h2, c2) = parts[1](torch.where(uniform >= 0.25, first / 0.75, 0))
+    source = Counted(uniform)
+    prepared(whole).begin(source)
+    out, (h, c) = whole(x)
+    torch.testing.assert_close(out, second)
+    torch.testing.assert_close((h, c), (torch.cat([h1, h2]), torch.cat([c1, c2])))
+    assert source.calls == 1  # nothing is dropped after the last layer
+
+
+@pytest.mark.parametrize("more", [{}, {"batch_first": True}, {"add_bias_kv": True}], ids=str)
+def test_known_answer_of_a_dropout_of_attention(more):
+    """softmax(qk'/√d), masked, times v: written out for each head."""
+    torch.manual_seed(2)
+    layer = nn.MultiheadAttention(6, 2, dropout=0.25, **more)
+    layer.in_proj_bias.data.normal_()
+    x = torch.randn(4, 5, 6)
+    rows = x if "batch_first" in more else x.transpose(0, 1)  # (samples, positions, features)
+    sources = rows.shape[1] + ("add_bias_kv" in more)
+    uniform = torch.rand(len(rows), 2, rows.shape[1], sources)
+    q, k, v = F.linear(rows, layer.in_proj_weight, layer.in_proj_bias).chunk(3, -1)
+    if "add_bias_kv" in more:
+        k, v = (
+            torch.cat([t, b.expand(len(rows), 1, 6)], 1)
+            for t, b in ((k, layer.bias_k), (v, layer.bias_v))
+        )
+    heads = []
+    for h in (0, 1):
+        of = slice(3 * h, 3 * h + 3)
+        weights = (q[..., of] @ k[..., of].mT / 3**0.5).softmax(-1)
+        heads.append(torch.where(uniform[:, h] >= 0.25, weights / 0.75, 0) @ v[..., of])
+    expected = layer.out_proj(torch.cat(heads, -1))
+    prepared(layer).begin((uniform, uniform))
+    out, weights = layer(x, x, x)
+    torch.testing.assert_close(out, expected if "batch_first" in more else expected.transpose(0, 1))
+    assert weights.shape == (len(rows), rows.shape[1], sources)
+
+
+def test_without_draws_a_keyed_layer_is_torchs_own():
+    """Sequences of unequal length, given starts, causal masks, one sample alone."""
+    torch.manual_seed(0)
+    for kind in (nn.LSTM, nn.GRU, nn.RNN):
+        plain = kind(4, 5, 3, bidirectional=True, dropout=0.5)
+        keyed = copy.deepcopy(plain)
+        prepared(keyed)
+        keyed.rate = 0.0
+        plain.dropout = 0.0
+        x, h = torch.randn(7, 6, 4), torch.randn(6, 6, 5)
+        start = (h, h + 1) if kind is nn.LSTM else h
+        lengths = [7, 2, 5, 1, 3, 3]
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+        for given in ((x,), (x, start), (packed,), (packed, start), (x[:, 0],)):
+            for one, other in zip(plain(*given), keyed(*given)):
+                torch.testing.assert_close(one, other)
+    for more in ({"kdim": 3, "vdim": 7}, {"bias": False}, {"add_zero_attn": True}):
+        plain = nn.MultiheadAttention(6, 2, dropout=0.5, **more)
+        keyed = copy.deepcopy(plain)
+        prepared(keyed)
+        keyed.rate = 0.0
+        plain.dropout = 0.0
+        q, k, v = (torch.randn(5, 4, w) for w in (6, more.get("kdim", 6), more.get("vdim", 6)))
+        causal = nn.Transformer.generate_square_subsequent_mask(5)
+        for options in ({}, {"attn_mask": causal}, {"average_attn_weights": False}):
+            for one, other in zip(plain(q, k, v, **options), keyed(q, k, v, **options)):
+                torch.testing.assert_close(one, other)
+        one, other = (part(q[:, 0], k[:, 0], v[:, 0]) for part in (plain, keyed))
+        torch.testing.assert_close(one, other)
+        assert keyed(q, k, v, need_weights=False)[1] is None
+
+
+def test_parts_that_are_in_evaluation_mode_stay_so(data, clients):
+    """As where someone calls eval() on a pretrained network, and train() on its new head."""
+    module = FromElsewhere().eval()
+    assert int(federation(data, clients, module).buffer_mask.sum()) == 8  # eval() as a whole
+    module.fc.train()
+    fed = federation(data, clients, module)
+    assert fed.d == 4 * 9 + 2 * 4 + 50 and not fed.buffer_mask.any()
 
 
 # ---- what cannot be stacked

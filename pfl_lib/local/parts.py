@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from pfl_lib.random import keyed_generator
 
@@ -84,6 +85,84 @@ class KeyedDropout(nn.Module):
         return f"p={self.p}"
 
 
+def _dropped(part: Any, x: Tensor) -> Tensor:
+    """``x`` with keyed dropout at the rate of a part that drops inside."""
+    keep = part.draws.uniform(x.shape, x) >= part.rate
+    return x * keep.to(x.dtype) / (1 - part.rate)
+
+
+def _layer_by_layer(self: Any, input: Any, hx: Any = None) -> tuple[Any, Any]:
+    """A recurrent network with keyed dropout on what each layer hands to the next one."""
+    kind: Any = type(self).__base__
+    if not self.training or self.num_layers == 1:
+        return kind.forward(self, input, hx)
+    directions, pairs, ends = 1 + self.bidirectional, isinstance(hx, tuple), []
+    for number in range(self.num_layers):
+        rows = slice(number * directions, (number + 1) * directions)
+        begin = hx if hx is None else tuple(h[rows] for h in hx) if pairs else hx[rows]
+        if number:
+            packed = isinstance(input, PackedSequence)
+            x = _dropped(self, input.data if packed else input)
+            input = PackedSequence(x, *input[1:]) if packed else x
+        input, end = _layer(self, kind, number, rows).forward(input, begin)
+        ends.append(end)
+    whole = isinstance(ends[0], torch.Tensor)
+    return input, torch.cat(ends) if whole else tuple(torch.cat(one) for one in zip(*ends))
+
+
+def _layer(whole: Any, kind: Any, number: int, rows: slice) -> Any:
+    """One layer of a recurrent network, with the whole one's own weights."""
+    layer = kind.__new__(kind)
+    layer.__dict__ = dict(whole.__dict__)
+    layer._flat_weights_names = [name for some in whole._all_weights[rows] for name in some]
+    layer._flat_weights = [getattr(whole, name) for name in layer._flat_weights_names]
+    layer._flat_weight_refs = [None] * len(layer._flat_weights)  # nothing has changed since
+    wide = (1 + whole.bidirectional) * (whole.proj_size or whole.hidden_size)
+    layer.num_layers, layer.input_size = 1, wide if number else whole.input_size
+    return layer
+
+
+class KeyedAttention(nn.MultiheadAttention):
+    """``nn.MultiheadAttention`` whose dropout of attention weights is keyed."""
+
+    def forward(
+        self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None,
+        average_attn_weights=True, is_causal=False,
+    ):  # fmt: skip
+        given = query, key, value, key_padding_mask, need_weights or self.training, attn_mask
+        if not self.training:
+            return super().forward(*given, average_attn_weights, is_causal)
+        # torch's weights, before dropout; its output, without dropout, is not used
+        weights: Any = super().forward(*given, False, is_causal)[1]
+        batched, first = query.ndim == 3, self.batch_first
+        weights = _dropped(self, weights if batched else weights[None])
+        out = weights @ self._values(value.transpose(0, 1) if batched and not first else value)
+        out = self.out_proj(out.transpose(1, 2).flatten(2))
+        out = (out if first else out.transpose(0, 1)) if batched else out[0]
+        if not need_weights:
+            return out, None
+        weights = weights.mean(1) if average_attn_weights else weights
+        return out, weights if batched else weights[0]
+
+    def _values(self, value):
+        """What attention averages: (samples, heads, sources, features)."""
+        at, same = slice(2 * self.embed_dim, None), self._qkv_same_embed_dim
+        matrix = self.in_proj_weight[at] if same else self.v_proj_weight
+        bias = None if self.in_proj_bias is None else self.in_proj_bias[at]
+        v = nn.functional.linear(value if value.ndim == 3 else value[None], matrix, bias)
+        if self.bias_v is not None:
+            v = torch.cat([v, self.bias_v.expand(len(v), -1, -1)], 1)
+        if self.add_zero_attn:
+            v = nn.functional.pad(v, (0, 0, 0, 1))
+        return v.unflatten(2, (self.num_heads, -1)).transpose(1, 2)
+
+
+DROPS_INSIDE: dict[type, type] = {
+    kind: type(f"Keyed{kind.__name__}", (kind,), {"forward": _layer_by_layer})
+    for kind in (nn.RNN, nn.LSTM, nn.GRU)
+} | {nn.MultiheadAttention: KeyedAttention}
+
+
 # ---- batch normalization ----------------------------------------------------------------------
 
 
@@ -103,28 +182,9 @@ def _also_one_value(self: Any, input: Tensor) -> Tensor:
         self.training = True
 
 
-class BatchNorm1d(nn.BatchNorm1d):
-    """``nn.BatchNorm1d`` for batches of any size."""
-
-    forward = _also_one_value
-
-
-class BatchNorm2d(nn.BatchNorm2d):
-    """``nn.BatchNorm2d`` for batches of any size."""
-
-    forward = _also_one_value
-
-
-class BatchNorm3d(nn.BatchNorm3d):
-    """``nn.BatchNorm3d`` for batches of any size."""
-
-    forward = _also_one_value
-
-
-BATCH_NORM = {
-    nn.BatchNorm1d: BatchNorm1d,
-    nn.BatchNorm2d: BatchNorm2d,
-    nn.BatchNorm3d: BatchNorm3d,
+BATCH_NORM: dict[type, type] = {
+    kind: type(kind.__name__, (kind,), {"forward": _also_one_value})
+    for kind in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 }
 
 
@@ -144,7 +204,7 @@ def prepared(module: nn.Module) -> Draws | None:
     module that is in evaluation mode as a whole is set to training; where only parts of it are, as
     with frozen batch normalization, they stay so.
     """
-    if not module.training:
+    if not any(part.training for part in module.modules()):
         module.train()
     draws = Draws()
     _replace_parts(
@@ -156,8 +216,11 @@ def prepared(module: nn.Module) -> Draws | None:
         if isinstance(part, nn.modules.batchnorm._NormBase):
             part.num_batches_tracked = None
         if type(part) in BATCH_NORM:
-            part.__class__ = BATCH_NORM[type(part)]  # type: ignore[index]
-    return draws if any(isinstance(part, KeyedDropout) for part in module.modules()) else None
+            part.__class__ = BATCH_NORM[type(part)]
+        if type(part) in DROPS_INSIDE and (rate := getattr(part, "dropout", 0.0)) > 0:
+            part.__class__ = DROPS_INSIDE[type(part)]
+            vars(part).update(rate=rate, dropout=0.0, draws=draws)
+    return draws_of(module)
 
 
 def restored(module: nn.Module) -> nn.Module:
@@ -166,8 +229,11 @@ def restored(module: nn.Module) -> nn.Module:
         module, lambda part: isinstance(part, KeyedDropout), lambda part: part.kind(part.p)
     )
     for part in module.modules():
-        if type(part) in BATCH_NORM.values():
+        if type(part) in (*BATCH_NORM.values(), *DROPS_INSIDE.values()):
             part.__class__ = type(part).__base__  # type: ignore[assignment]
+        if "rate" in vars(part):
+            vars(part).update(dropout=vars(part).pop("rate"))
+            del part.draws
         if isinstance(part, nn.modules.batchnorm._NormBase) and part.track_running_stats:
             part.num_batches_tracked = torch.zeros((), dtype=torch.long)
     return module
@@ -185,7 +251,8 @@ def _replace_parts(module: nn.Module, which: Callable[[Any], bool], make: Callab
 
 def draws_of(module: nn.Module) -> Draws | None:
     """The source of draws that the dropouts of a prepared module share."""
-    return next((part.draws for part in module.modules() if isinstance(part, KeyedDropout)), None)
+    own = (getattr(part, "draws", None) for part in module.modules())
+    return next((draws for draws in own if isinstance(draws, Draws)), None)
 
 
 # ---- state, and refused modules --------------------------------------------------------
@@ -279,8 +346,10 @@ def _refuse_draws(part: nn.Module, where: str) -> None:
             raise ValueError(f"dropout p must lie in [0, 1), got {part.p} ({where})")
         return
     drops: Any = getattr(part, "dropout", 0)
-    if isinstance(drops, float) and drops > 0:
+    if isinstance(drops, float) and drops > 0 and type(part) not in DROPS_INSIDE:
         raise ValueError(
             f"dropout inside a layer is not supported ({where}), since its draws could not be "
             "keyed; set its rate to 0 and put an nn.Dropout beside it"
         )
+    if isinstance(drops, float) and drops >= 1:
+        raise ValueError(f"dropout must lie in [0, 1), got {drops} ({where})")
