@@ -54,6 +54,8 @@ def some(names):
     for path in paths:
         if not path.is_file():
             raise SystemExit(f"no such page: {path}")
+    if not (HTML / "index.html").exists():  # every notebook would be run, one after the other
+        raise SystemExit("a preview needs the rest of the book: run `make book` once")
     notebooks = [path for path in paths if path.suffix == ".ipynb"]
     if notebooks and (code := runner.main(notebooks)):
         return code

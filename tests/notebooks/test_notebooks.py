@@ -14,7 +14,7 @@ import pytest
 from jupyter_cache import get_cache
 from nbclient import NotebookClient
 
-from devtools import executed, reference, runner, stages
+from devtools import book, executed, reference, runner, stages
 from devtools import notebooks as tool
 from tests.support.paths import ROOT
 
@@ -299,6 +299,14 @@ def in_the_cache(root):
     except KeyError:
         return None
     return tool.code_cells(merged)[0].outputs[0].text
+
+
+def test_a_preview_asks_for_the_book_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(book, "HTML", tmp_path)
+    with pytest.raises(SystemExit, match="run `make book` once"):
+        book.main([str(ROOT / "book" / "about.md")])
+    with pytest.raises(SystemExit, match="no such page"):
+        book.main(["book/nothing_of_the_kind.md"])
 
 
 def test_book_uses_what_was_run(kept):
