@@ -10,6 +10,7 @@ from pfl_lib.methods._split import SplitModel
 from pfl_lib.work import Batch, Work, local_step, train
 
 FISHER = ("samples", "batches", "none")
+OWN: dict = {"optimizer": "sgd", "uploaded": False}  # of the two steps beside training
 
 
 def fedas_align(features, hits, own):
@@ -124,32 +125,17 @@ class FedAS(SplitModel):
         """The received models with their bodies aligned."""
         sums, counts, _ = feature_sums(fed, state.w[who], who, linear_head(self, fed), KEPT)
         rows = {"w": w, "own": sums / counts.clamp(min=1)[..., None]}
-        work = Work(
-            rows,
-            "fedas align",
-            shared={"mask": (~fed.head_mask).to(w.dtype)},
-            epochs=self.align_epochs,
-            lr=self.align_lr,
-            optimizer="sgd",
-            tag="align",
-            uploaded=False,
-        )
-        return fed.perform(work, who)["w"]
+        shared = {"mask": (~fed.head_mask).to(w.dtype)}
+        options = OWN | {"tag": "align", "epochs": self.align_epochs, "lr": self.align_lr}
+        return fed.perform(Work(rows, "fedas align", shared, **options), who)["w"]
 
     def weights(self, w, fed, who):
         """The weight of each client's body, before normalization."""
         if self.fisher == "none":
             return fed.sizes[who]
         rows, batches = {"w": w, "trace": w.new_zeros(len(who))}, self.fisher == "batches"
-        work = Work(
-            rows,
-            "fisher trace",
-            numbers={"batches": batches},
-            epochs=1,
-            optimizer="sgd",
-            tag="fisher",
-            uploaded=False,
-        )
+        options = OWN | {"tag": "fisher", "epochs": 1, "numbers": {"batches": batches}}
+        work = Work(rows, "fisher trace", **options)
         trace = fed.perform(work, who)["trace"]
         return trace if batches else trace / fed.sizes[who]
 

@@ -134,9 +134,8 @@ class FedPAC(SplitModel):
         body = (~fed.head_mask).to(w.dtype)
         shared = {"common": state.common, "known": state.known, "mask": body}
         numbers = {"lam": self.lam}
-        w = fed.perform(Work({"w": w}, "fedpac", shared, numbers, epochs=self.body_epochs), who)[
-            "w"
-        ]
+        work = Work({"w": w}, "fedpac", shared, numbers, epochs=self.body_epochs)
+        w = fed.perform(work, who)["w"]
         sums, counts, _ = feature_sums(fed, w, who, head)
         return received.set(w=w, H=H, V=V, sums=sums, counts=counts)
 
