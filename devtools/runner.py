@@ -86,6 +86,8 @@ def error_message(path, error, notebook):
     if hasattr(error, "cell_index"):  # the cell raised it; else its kernel died, or took too long
         name, source = f"{error.ename}: {error.evalue}", error.source
         lines = "\n".join(error.traceback).splitlines()
+    elif name == "DeadKernelError":
+        lines = ["Kernel died, most often because memory ran out; JOBS=1 runs one at a time."]
     lines = lines[-TRACEBACK:]
     if source is not None:
         head += cell_number(source, notebook)

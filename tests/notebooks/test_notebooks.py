@@ -220,6 +220,7 @@ def test_a_kernel_that_is_killed_is_named_with_its_cell(project):
     code, output = python(project, "-m", "devtools.runner")
     assert code == 1 and f"01_trial.ipynb, cell {number} (In [" in output
     assert "DeadKernelError" in output and "    import os, signal" in output
+    assert "JOBS=1" in output
 
 
 def test_a_library_that_cannot_be_imported_stops_the_run(project):
