@@ -156,14 +156,29 @@ def test_reference_tables_come_from_signature_and_docstring(monkeypatch):
     assert "Returns ``History``." in lines
 
 
-def test_every_parameter_of_the_front_door_is_explained(monkeypatch):
+@pytest.mark.parametrize("room", sorted({*ROOMS, *MODULES}))
+def test_every_parameter_in_the_reference_is_explained(room, monkeypatch):
+    """By a docstring of its own, its bases' or its module's, or by pfl_api_words."""
     monkeypatch.syspath_prepend(str(ROOT / "devtools" / "sphinxext"))
     reference = importlib.import_module("pfl_api")
-    doors = (pfl_lib.run, pfl_lib.train, pfl_lib.tune, pfl_lib.Federation, pfl_lib.serve_newcomers)
+    things = [getattr(importlib.import_module(room), name) for name in public(room)]
     silent = [
-        (door.__name__, name)
-        for door in doors
-        for name, _, _, meaning in reference.rows(door, inspect.getdoc(door))[0]
+        f"{thing.__name__}.{name}"
+        for thing in things
+        if inspect.isfunction(thing) or inspect.isclass(thing)
+        for name, _, _, meaning in reference.rows(thing, inspect.getdoc(thing) or "")[0]
         if not meaning
     ]
     assert silent == []
+
+
+def test_no_word_of_the_reference_is_left_over(monkeypatch):
+    """Whatever pfl_api_words says of a function is about a parameter that it has."""
+    monkeypatch.syspath_prepend(str(ROOT / "devtools" / "sphinxext"))
+    words = importlib.import_module("pfl_api_words")
+    shown = [*NAMES, *(name.rpartition(".")[::2] for name in SINGLE)]
+    shown += [(room, name) for room in MODULES for name in public(room)]
+    things = {name: getattr(importlib.import_module(room), name) for room, name in shown}
+    for key in words.HERE:
+        thing, _, parameter = key.partition(".")
+        assert parameter in inspect.signature(things[thing]).parameters, key

@@ -9,6 +9,8 @@ written twice, so nothing can part.
 import inspect
 import re
 
+from pfl_api_words import HERE, WITHIN
+
 SILENT = ("self", "cls")
 ABBREVIATED = re.compile(
     r"\b(?:pfl_lib|torch|collections|typing|numpy|pathlib|os)(?:\.\w+)*\.(\w+)"
@@ -85,6 +87,21 @@ def explained(name, text):
     return ""
 
 
+def _places(thing, name, text):
+    """Where the meaning of a parameter may stand, the nearest first."""
+    yield explained(name, text)
+    for base in inspect.getmro(thing)[1:] if inspect.isclass(thing) else ():
+        if base.__module__.startswith("pfl_lib"):
+            yield explained(name, base.__doc__ or "")
+    module = inspect.getmodule(thing)
+    yield HERE.get(f"{getattr(thing, '__name__', '')}.{name}", "")
+    yield explained(name, getattr(module, "__doc__", None) or "")
+    for start, words in WITHIN.items():
+        if module and module.__name__.startswith(start):
+            yield words.get(name, "")
+    yield COMMON.get(name, "")
+
+
 def rows(thing, text):
     """(name, type, default, meaning) of each parameter of a function or of what makes a class."""
     try:
@@ -100,7 +117,7 @@ def rows(thing, text):
         if len(shown) > 40 or "<" in shown or "=" in shown:
             shown = "…"
         star = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
-        meaning = explained(name, text) or COMMON.get(name, "")
+        meaning = next(filter(None, _places(thing, name, text)), "")
         found.append((star + name, in_words(parameter.annotation), shown, meaning))
     back = "" if inspect.isclass(thing) else in_words(signature.return_annotation)
     return found, back
