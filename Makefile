@@ -141,8 +141,8 @@ $(READY): requirements.txt constraints.txt pyproject.toml devtools/install.sh
 	PYTHON=$(PYTHON) devtools/install.sh
 
 clean: ## remove what was built, keep .venv
-	rm -rf _build .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf _build .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 
 veryclean: clean ## remove .venv too
-	rm -rf .venv .venv-flower *.egg-info
+	rm -rf .venv .venv-* *.egg-info
