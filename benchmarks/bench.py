@@ -1,8 +1,8 @@
 """How fast is training, against the usual way, in one run?  `make bench` calls this.
 
 The ways take turns of half a second or more, and a ratio is the median over the rounds of turns:
-a busy moment of the machine hits all alike.  Results go to results/benchmarks/engine_DATE.json: the
-page shows the newest run, and beside it how far other days and machines agree.
+a busy moment of the machine hits all alike.  Results go to results/benchmarks, a file for each day:
+the page shows the newest run, and beside it how far other days and machines agree.
 
 On a busy machine kernels on several cores wait for each other and seconds mean little; there
 ``--one-core`` compares the processor time of one core.
