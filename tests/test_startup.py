@@ -22,6 +22,7 @@ def look(when):
 look("import torch")
 import pfl_lib
 look("import pfl_lib")
+assert "scipy" not in sys.modules, "a method's file imports scipy before anybody calls the method"
 from pfl_lib import models
 data = pfl_lib.data.load({data!r})
 clients = pfl_lib.partition.iid(data, clients=3)

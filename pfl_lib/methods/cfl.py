@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 
 import torch
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
 
 from pfl_lib import _check
 from pfl_lib.methods._clusters import ClusterModels
@@ -55,6 +53,9 @@ def cfl_split(similarities, rule="single"):
 
 def _two_parts(apart, rule):
     """0 or 1 for each client, by SciPy, which knows no other device than the CPU."""
+    from scipy.cluster.hierarchy import fcluster, linkage  # imported late, since it takes time
+    from scipy.spatial.distance import squareform
+
     tree = linkage(squareform(apart.cpu().numpy(), checks=False), method=rule)
     parts = torch.from_numpy(fcluster(tree, 2, criterion="maxclust"))
     return (parts != parts[0]).long().to(apart.device)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import torch
-from scipy.optimize import brentq
 
 from pfl_lib import _check
 from pfl_lib.methods._attention_mixing import mix
@@ -44,6 +43,8 @@ def pfedgraph_weights(similarities, shares, alpha):
 
 def _on_the_simplex(target):
     """The nearest weights to each row that are not negative and sum to 1, by SciPy on the CPU."""
+    from scipy.optimize import brentq  # imported late, since it takes time
+
     rows = []
     target = target.cpu().numpy()
     for v in target - target.max(1, keepdims=True):  # θ lies between −1 and 0 then
