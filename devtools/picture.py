@@ -20,12 +20,18 @@ ROOT = Path(__file__).resolve().parents[1]
 WALL = ROOT / "static" / "img" / "explorers"
 STORY = ROOT / "static" / "img" / "play.webp"
 THUMB = (480, 360)  # pixels of a picture of the wall
-SHOWN_AS = {"FedAMPRounds": {"round": 40}, "Shrinkage": {"lam": 0.5}}
+FAR_APART = [[2.7, 0.5], [1.5, -0.4], [1.4, 2.0], [-0.6, 1.6], [-2.6, 0.4], [-1.3, -1.8]]
+SHOWN_AS = {
+    "FedAMPRounds": {"round": 40},
+    "Shrinkage": {"lam": 0.5},
+    "FourRules": {"points": FAR_APART, "groups": [0, 0, 0, 1, 1, 1], "sigma": 4.0},
+    "Stragglers": {"places": [[-1.7, -0.9], [1.7, 1.8], [1.5, -1.7]], "drift": 0.15, "lr": 0.03},
+}
 SEVERAL = ("FourRules",)  # all its panels are the picture
 STILL = """.pg-coin { transition: none !important }
 .pg-scenes, .pg-link { display: none !important }"""  # nothing to press in a picture
-# numbers and names of axes would be too small to read
-BARE = ".pfl-tick, .pfl-axis, .pfl-frame, .pfl-grid, .pfl-panel-title { display: none !important }"
+# words and numbers would be too small to read
+BARE = ".pfl-text, .pfl-tick, .pfl-frame, .pfl-grid, .pfl-panel-title { display: none !important }"
 PAGE = """<!DOCTYPE html><meta charset="utf-8">
 <style>body {{ margin: 12px; font: 16px system-ui, sans-serif; background: white }}</style>{}"""
 

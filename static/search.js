@@ -51,6 +51,8 @@
     alpha: "notebooks/04_fedamp",
     tau: "notebooks/06_heurfedamp",
     delta: "notebooks/07_fedacs",
+    "non-iid": "notebooks/02_data",
+    prox: "notebooks/reference/fedprox",
     newcomer: "notebooks/13_which",
     newcomers: "notebooks/13_which",
   };

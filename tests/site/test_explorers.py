@@ -64,6 +64,36 @@ SMALL = """els => els.filter((t) => t.checkVisibility()).filter((t) => {
   return t.textContent.trim() && Math.hypot(a, b) * size < 9.9;
 }).map((t) => t.textContent)"""
 
+# Words that lie on each other, on the edge or under a point: the numbers of an axis, what stands in
+# a picture, the names of what can be set. Names inside points may meet: clients do.
+CLASH = """(el) => {
+  const found = [], seen = (node) => node.checkVisibility() && node.getClientRects().length;
+  const deep = (a, b) => Math.min(
+    Math.min(a.right, b.right) - Math.max(a.left, b.left),
+    Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top));
+  const apart = (all, near) => all.forEach(([one, a], k) => {
+    for (const [other, b] of all.slice(k + 1)) if (deep(a, b) > near) found.push([one, other]);
+  });
+  for (const svg of [...el.querySelectorAll('svg')].filter(seen)) {
+    const boxed = (node) => [node.textContent || 'a point', node.getBoundingClientRect()];
+    const words = [...svg.querySelectorAll('text:not(.pfl-name, .pfl-number)')]
+      .filter((node) => node.textContent.trim()).map(boxed);
+    apart(words, 4);
+    for (const point of svg.querySelectorAll('.pfl-handle .pfl-body'))
+      for (const word of words) apart([word, boxed(point)], 3);
+    const edge = svg.getBoundingClientRect();
+    for (const [word, box] of words)
+      if (box.left < edge.left - 1 || box.right > edge.right + 1) found.push([word, 'the edge']);
+  }
+  const names = '.pfl-slider label, .pfl-slider output, .pfl-legend, .pfl-choice label > span';
+  apart([...el.querySelectorAll(names)].filter(seen).map((node) => {
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    return [node.textContent, range.getBoundingClientRect()];
+  }), 0.5);
+  return found;
+}"""
+
 
 # What the words beside a "try this" button promise, as a question to the numbers shown.
 PROMISES = {
@@ -228,6 +258,16 @@ def test_buttons_names_and_states_are_said(name, show):
     element.locator(".pfl-reset").click()
     assert element.get_attribute("data-state") == start
     assert element.locator("[aria-pressed=true]").count() == 0
+
+
+@pytest.mark.parametrize("width", [940, 390])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_word_lies_on_another(name, width, show):
+    element = show(make(name), width=width)
+    assert element.evaluate(CLASH) == []
+    for button in element.locator("[data-try]").all():
+        button.click()
+        assert element.evaluate(CLASH) == [], button.text_content()
 
 
 # ---- hands ---------------------------------------------------------------------------------------

@@ -99,6 +99,41 @@ def test_on_a_desk_the_controls_keep_to_one_line(show):
     assert len(tops) == 1, tops
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_what_can_be_set_keeps_its_name_beside_it(show, width):
+    """No name or value leaves its own control, whatever it says."""
+    page = show("#liar=12&b=heurfedamp", width=width)
+    outside = """all => all.flatMap((control) => {
+      const frame = control.getBoundingClientRect(), range = document.createRange();
+      return [...control.querySelectorAll('label, output')].filter((node) => {
+        range.selectNodeContents(node);
+        const box = range.getBoundingClientRect();
+        return box.left < frame.left - 1 || box.right > frame.right + 1;
+      }).map((node) => node.textContent);
+    })"""
+    controls = page.locator(".pg-more .pfl-slider, .pg-front .pfl-slider:visible")
+    assert controls.count() >= 6 and controls.evaluate_all(outside) == []
+    label, value = (
+        page.locator("label:has-text('a liar')"),
+        page.locator("output:has-text('client 12')"),
+    )
+    tall = [box.bounding_box()["height"] for box in (label, value)]
+    assert max(tall) < 30, "one line each"
+    page.locator("[data-step]").click()
+    assert "all signs turned" in page.locator(".pg-say").inner_text()
+
+
+def test_a_key_says_how_to_read_the_pictures(show):
+    """Right below the clients, and on a desk in one line."""
+    page = show(before="<style>.pg { width: 936px }</style>", width=1280)
+    key, stage = (
+        page.locator(k).bounding_box() for k in (".pg-key", ".pg-b .pg-half, .pg-b.pg-half")
+    )
+    assert 0 <= key["y"] - stage["y"] - stage["height"] < 20 and key["height"] < 26
+    words = page.locator(".pg-key li").all_inner_texts()
+    assert [w.partition(":")[0] for w in words] == ["ring", "inside", "below", "line"]
+
+
 def test_at_every_size_the_links_fill_the_stage(show):
     """A canvas begins as 300 by 150: at a width of just 300 the links were drawn half as high."""
     for side in (300, 360):

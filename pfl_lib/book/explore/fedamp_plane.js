@@ -14,13 +14,13 @@ function drawCurve(p, s, { curves, at, convex_until }) {
   const k = Object.keys(BESIDE).indexOf(s.beside) - 1,
     values = curves.map((c) => c[k]),
     top = roundUp(Math.max(...values, ...at.map((a) => a[k + 1])));
-  p.scale({ x: [0, FAR], y: [0, top] });
+  p.scale({ x: [0, FAR], y: [-0.04 * top, top] }); // a point that weighs nothing lies above the numbers
   if (convex_until < FAR)
     p.shape("rect", {
       x: p.x(convex_until),
       y: p.y(top),
       width: p.x(FAR) - p.x(convex_until),
-      height: p.y(0) - p.y(top),
+      height: p.y(-0.04 * top) - p.y(top),
       class: "pfl-warned",
     });
   p.axes({ xlabel: `distance r from client ${named(s, s.chosen)}`, yticks: ticks(0, top, 4) });
@@ -154,7 +154,7 @@ export default explorer({
         sigma: 100,
         self_weight: 0.17,
       }),
-      why: "A very wide σ cannot tell clients apart: all others weigh the same, and the clouds meet in the middle, as in FedAvg.",
+      why: "A very wide σ cannot tell clients apart: all others weigh the same, and the messages meet in the middle, as in FedAvg.",
     },
     {
       name: "FedAMP’s pull",

@@ -1,7 +1,7 @@
 // FedAMP through time, on losses ½‖w − cᵢ‖² whose proximal step has a closed form.
 
 const ROUNDS = 60,
-  REACH = 0.35,
+  REACH = 0.4,
   SOLVING = 400;
 const theorem = (s) => s.step === "theorem";
 const factorOf = (s) => (s.gradient === "true" ? 2 : 1);

@@ -10,7 +10,7 @@ from pfl_lib import formulas
 from pfl_lib.book.explore.base import Explorer, Groups, Labels, Positive, Rows, Whole, Word
 from pfl_lib.book.explore.fedamp_plane import TWO_GROUPS
 
-ROUNDS, REACH, SOLVING = 60, 0.35, 400  # as in fedamp_rounds.js
+ROUNDS, REACH, SOLVING = 60, 0.4, 400  # as in fedamp_rounds.js
 
 
 class FedAMPRounds(Explorer):

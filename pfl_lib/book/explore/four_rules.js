@@ -16,7 +16,7 @@ export default explorer({
   title: "One picture, four rules",
   ask: "The same six clients, four servers. Drag one: which servers notice?",
   all: true,
-  hint: "Drag a client in any of the four: it moves in all. Diamonds are what the server sends back; cosines are measured from the cross.",
+  hint: "Drag a client in any of the four: it moves in all. Diamonds are what the server sends back; cosines are measured from the origin.",
   lines: [3, 7],
   controls: [
     slider("sigma", { label: "FedAMP: σ, width", min: 0.01, max: 100, log: true }),
@@ -50,9 +50,10 @@ export default explorer({
       p.axes({ xticks: [], yticks: [] });
       p.line([-0.2, 0], [0.2, 0], { class: "pfl-cross" });
       p.line([0, -0.2], [0, 0.2], { class: "pfl-cross" });
+      p.text(p.x(0) + 10, p.y(0) + 14, "origin", { class: "pfl-tick" });
       drawLinks(p, s, weights[key]);
       drawClients(p, s, u[key], () => false, { r: 11 });
-      p.text(p.width / 2, p.height - 8, `own group: ${number(100 * inside[key], 2)} %`, {
+      p.text(p.width / 2, p.height - 8, `${number(100 * inside[key], 2)} % stays within the groups`, {
         "text-anchor": "middle",
         "data-inside": inside[key],
       });

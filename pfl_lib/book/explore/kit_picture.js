@@ -190,20 +190,20 @@ class Picture {
     });
   }
 
-  axes({ xlabel = "", ylabel = "", xticks, yticks, grid = true } = {}) {
+  axes({ xlabel = "", ylabel = "", xticks, yticks, xshow = number, yshow = number, grid = true } = {}) {
     const [top, right, bottom, left] = this.margin,
       { x, y, xlog, ylog } = this.domain;
     const decades = ([a, b]) => range(Math.round(Math.log10(b / a)) + 1).map((k) => a * 10 ** k);
     for (const v of xticks || (xlog ? decades(x) : ticks(...x))) {
       if (grid) this.line([v, y[0]], [v, y[1]], { class: "pfl-grid" });
-      this.text(this.x(v), this.height - bottom + 15, number(v), {
+      this.text(this.x(v), this.height - bottom + 15, xshow(v), {
         "text-anchor": "middle",
         class: "pfl-tick",
       });
     }
     for (const v of yticks || (ylog ? decades(y) : ticks(...y))) {
       if (grid) this.line([x[0], v], [x[1], v], { class: "pfl-grid" });
-      this.text(left - 5, this.y(v) + 4, number(v), { "text-anchor": "end", class: "pfl-tick" });
+      this.text(left - 5, this.y(v) + 4, yshow(v), { "text-anchor": "end", class: "pfl-tick" });
     }
     this.shape("rect", {
       x: left,

@@ -32,7 +32,7 @@ export default explorer({
     }),
     choice("draw", { label: "Draw", options: { 0: "1", 1: "2", 2: "3" } }),
     slider("share", {
-      label: "share of a client's own classes",
+      label: "share of a client’s own classes",
       values: SHARES,
       off: not("grouped"),
       show: (v) => `${number(100 * v)} %`,
@@ -108,7 +108,7 @@ export default explorer({
         fill: colour(i),
         rx: 2,
       });
-      bars.text(bars.x(i), bars.y(n) - 5, effective[i].toFixed(1), {
+      bars.text(bars.x(i), bars.y(n) - 5, effective[i].toPrecision(2), {
         "text-anchor": "middle",
         class: "pfl-tick pfl-strong",
       });

@@ -254,7 +254,7 @@ function playground({ model, el }) {
       ),
       knob(
         slider("self_weight", {
-          label: "self-weight 1 − τ",
+          label: "self-weight 1\u00a0−\u00a0τ",
           min: 0,
           max: 1,
           step: 0.05,
@@ -267,7 +267,7 @@ function playground({ model, el }) {
           label: "a liar",
           min: 0,
           max: CLIENTS,
-          show: (v) => (v ? `client ${v} flips the sign` : "nobody"),
+          show: (v) => (v ? `client ${v}` : "nobody"),
         }),
       ),
       knob(slider("seed", { label: "seed", min: 0, max: 99 })),
@@ -288,6 +288,19 @@ function playground({ model, el }) {
   classes.classList.add("pg-classes");
   const refreshClasses = knobs[knobs.length - 1].refresh;
   knobs[knobs.length - 1].refresh = (s) => refreshClasses({ ...s, shown: String(s.shown) });
+
+  const key = element(
+    "ul",
+    { class: "pg-key", "aria-label": "How to read the pictures" },
+    ...Object.entries({
+      ring: "ring: new digits read correctly",
+      inside: "inside: what its model looks for",
+      digits: "below: digits of its own",
+      link: "line: who hears whom",
+    }).map(([kind, text]) =>
+      element("li", {}, element("span", { class: `pg-sign pg-sign-${kind}`, "aria-hidden": "true" }), text),
+    ),
+  );
 
   // ---- the story -----------------------------------------------------------------------------
   const tour = element("div", { class: "pg-tour" });
@@ -783,6 +796,7 @@ function playground({ model, el }) {
     p.axes({
       xlabel: "mean accuracy after 30 rounds",
       xticks: range(high - low + 1).map((k) => (low + k) / 10),
+      xshow: percent,
       yticks: [],
     });
     ["a", "b"].forEach((w, at) => {
@@ -915,14 +929,12 @@ function playground({ model, el }) {
     if (!theme) return;
     chart.begin(theme);
     chart.scale({ x: [0, ROUNDS], y: [0, 1] });
-    chart.axes({ xlabel: "round", xticks: [0, 5, 10, 15, 20, 25, 30], yticks: [] });
-    for (const v of [0, 0.25, 0.5, 0.75, 1]) {
-      chart.line([0, v], [ROUNDS, v], { class: "pfl-grid" });
-      chart.text(chart.margin[3] - 6, chart.y(v) + 4, percent(v), {
-        "text-anchor": "end",
-        class: "pfl-tick",
-      });
-    }
+    chart.axes({
+      xlabel: "round (band: weakest to best client)",
+      xticks: [0, 5, 10, 15, 20, 25, 30],
+      yticks: [0, 0.25, 0.5, 0.75, 1],
+      yshow: percent,
+    });
     for (const ghost of ghosts) chart.curve(ghost.points, { class: "pg-ghost" });
     const ends = [];
     ["a", "b"].forEach((w, k) => {
@@ -1156,7 +1168,7 @@ function playground({ model, el }) {
         : "";
     const missing =
       s.away && METHODS[runs.b.name].everyone ? ` ${b} needs everybody, so nobody is away.` : "";
-    const lie = s.liar ? " The liar’s own model is not counted." : "";
+    const lie = s.liar ? " The liar sends its model with all signs turned; its own is not counted." : "";
     return `Round ${runs.b.k} of ${ROUNDS}: ${both} of the test digits correctly.${circle}${missing}${lie}`;
   }
   let speaking = 0;
@@ -1375,6 +1387,7 @@ function playground({ model, el }) {
       about,
       flip,
       both,
+      key,
       classes,
       words,
       aloud,

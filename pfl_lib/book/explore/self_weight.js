@@ -62,8 +62,8 @@ export default explorer({
     );
     hills.label = `two bell curves: your model alone, of variance 1, and the message, of variance ${number(now)}`;
 
-    curve.scale({ x: [0, 1], y: [0, 1] });
-    curve.axes({ xlabel: "self-weight ξᵢᵢ", ylabel: "variance" });
+    curve.scale({ x: [-0.04, 1.04], y: [0, 1.04] }); // room for the point at either end
+    curve.axes({ xlabel: "self-weight ξᵢᵢ", ylabel: "variance", xticks: ticks(0, 1), yticks: ticks(0, 1) });
     curve.curve(
       range(101).map((k) => [k / 100, noise(k / 100, s.similar)]),
       {},

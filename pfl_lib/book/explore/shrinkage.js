@@ -59,8 +59,8 @@ export default explorer({
     rows.label = `own means of ${m} hospitals, drawn by ${number(100 * s.lam)} percent towards the common mean`;
 
     const top = roundUp(1.05 * Math.max(e.own, e.common));
-    curve.scale({ x: [0, 1], y: [0, top] });
-    curve.axes({ xlabel: "λ: 0 is own, 1 is common", ylabel: "squared error", yticks: ticks(0, top, 4) });
+    curve.scale({ x: [-0.04, 1.04], y: [0, top] }); // room for the point at either end
+    curve.axes({ xlabel: "λ: 0 is own, 1 is common", ylabel: "squared error", xticks: ticks(0, 1), yticks: ticks(0, top, 4) });
     curve.mark(best, `best λ ${number(best, 2)}`);
     curve.curve(
       range(101).map((k) => [k / 100, expected(s, k / 100)]),
@@ -97,7 +97,7 @@ export default explorer({
     {
       name: "Few patients",
       set: (s) => ({ ...s, patients: 2, tau: 1, lam: 0.89 }),
-      why: "With two patients each, a hospital's mean is mostly luck, and the best mixture is nearly the common mean.",
+      why: "With two patients each, a hospital’s mean is mostly luck, and the best mixture is nearly the common mean.",
     },
     {
       name: "Many patients",

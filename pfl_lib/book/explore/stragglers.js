@@ -27,10 +27,18 @@ function drawTime(p, s, arrived) {
   p.shape("circle", { cx: x(until), cy: late, r: 7, fill: own, class: "pfl-model" });
 }
 
+// The word "truth" beside its ring, on the side that is farthest from everything else.
+function nameTruth(p, truth, others) {
+  const [x, y] = [p.x(truth[0]), p.y(truth[1])],
+    far = ([dx, dy]) => Math.min(...others.map((w) => Math.hypot(p.x(w[0]) - x - dx, p.y(w[1]) - y - dy)));
+  const [dx, dy] = [[0, -22], [0, 22], [34, 0], [-34, 0]].reduce((a, b) => (far(b) > far(a) ? b : a)); // prettier-ignore
+  p.text(x + dx, y + dy + 4, "truth", { "text-anchor": "middle" });
+}
+
 export default explorer({
   title: "Stragglers: a leap to where the model would be",
   ask: "A client pulls a model, trains, and is late. The server has moved on: what should it make of what arrives?",
-  hint: "Drag S, where the global model starts, G, where it goes, or O, the straggler’s own optimum. The large ring is the truth: the same training, started now.",
+  hint: "Drag S, where the global model starts, G, where it goes, or O, the straggler’s own optimum. The truth is the same training, started now.",
   lines: [3, 7],
   controls: [
     player("round", { label: "round", max: MOST, every: 350 }),
@@ -126,6 +134,7 @@ export default explorer({
         undefined,
         2,
       );
+      nameTruth(plane, truth, [...Object.values(guesses), ...s.places, here, training]);
       for (const [k, w] of Object.entries(guesses))
         plane.diamond(
           w.map((v) => clamp(v, -2, 2)),
@@ -149,14 +158,15 @@ export default explorer({
 
     // a logarithmic axis: one guess may be a hundred times as far off as another
     const entries = Object.entries(errors);
-    bars.scale({ x: [0.01, 100], y: [0, 4], xlog: true });
-    bars.axes({ xlabel: "error ‖ŵ − truth‖ / ‖true update‖", yticks: [] });
+    const [low, high] = [0.05, 50];
+    bars.scale({ x: [low, high], y: [0, 4], xlog: true });
+    bars.axes({ xlabel: "error ‖ŵ − truth‖ / ‖true update‖", xticks: [0.1, 1, 10], yticks: [] });
     entries.forEach(([k, e], row) => {
       const y = 3.5 - row,
-        x = clamp(e, 0.01, 100);
+        x = clamp(e, low, high);
       bars.text(bars.margin[3] - 6, bars.y(y) + 4, GUESSES[k], { "text-anchor": "end" });
       if (!arrived) return;
-      bars.line([0.01, y], [x, y], { class: "pfl-arrow", stroke: COLOURS[k] });
+      bars.line([low, y], [x, y], { class: "pfl-arrow", stroke: COLOURS[k] });
       bars.shape("circle", { cx: bars.x(x), cy: bars.y(y), r: 9, fill: COLOURS[k], class: "pfl-model", "data-error": e });
       bars.text(bars.x(x), bars.y(y) - 15, number(e), { "text-anchor": "middle", class: "pfl-text pfl-strong" });
     }); // prettier-ignore
