@@ -29,11 +29,16 @@ QUIET = 20  # seconds without output after which a download is aborted
 UPDATE, PACKAGES = 25, 600  # seconds to update the list of packages, and to install them
 NONE = """\
 The built book is tested in a real browser, and there is none on this machine:
-no Chromium or Chrome was found, Playwright could not download one, and the system's
+{why}, and the system's
 packages could not be installed. Nothing has been run. Either
 
     install Chromium or Chrome, or name one:   PFL_CHROMIUM=/path/to/chrome make test
     or leave the tests in a browser out:       PFL_NO_BROWSER=1 make test"""
+NOWHERE = "no Chromium or Chrome was found, Playwright could not download one"
+BROKEN = """\
+{path}
+is there and does not start (`.venv/bin/playwright install-deps chromium` as root gets
+the libraries that Playwright's own needs)"""
 
 
 # -------------------------------------------------------------------------------------- finding
@@ -177,7 +182,8 @@ def main():
     if named and not found:
         print(f"PFL_CHROMIUM must be the path of a Chromium or Chrome that starts; got {named!r}")
     elif not found:
-        print(NONE)
+        there = [path for path in candidates() if Path(path).exists()]
+        print(NONE.format(why=BROKEN.format(path=there[0]) if there else NOWHERE))
     else:
         print(f"browser: {found}")
     return int(not found)

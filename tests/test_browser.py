@@ -101,10 +101,21 @@ def test_where_nothing_works_one_message_says_so(machine, capsys):
     began = time.monotonic()
     assert browser.main() == 1
     printed = capsys.readouterr().out
-    assert printed.endswith(browser.NONE + "\n") and "PFL_NO_BROWSER=1 make test" in printed
+    assert printed.endswith(browser.NONE.format(why=browser.NOWHERE) + "\n")
+    assert "PFL_NO_BROWSER=1 make test" in printed
     assert time.monotonic() - began < 30
     # the longest that the real waits can add up to
     assert browser.QUIET + browser.UPDATE + 5 < 60
+
+
+def test_one_that_does_not_start_is_named(machine, monkeypatch, capsys):
+    """Playwright's, downloaded to a machine without the libraries it needs."""
+    place = machine / ".cache/ms-playwright/chromium-1200/chrome-linux/chrome"
+    monkeypatch.setattr(browser, "FETCH", [sys.executable, "-c", "print('100% of 170 MiB')"])
+    program(place, BROKEN)
+    assert browser.main() == 1
+    printed = capsys.readouterr().out
+    assert f"{place}\nis there and does not start" in printed and "install-deps" in printed
 
 
 def test_one_may_do_without(machine, monkeypatch, capsys):
