@@ -37,7 +37,7 @@ MOST = 2**62  # fits a 64-bit integer
 def whole(name, value, at_least=1, at_most=MOST):
     """An integer from ``at_least`` to ``at_most``."""
     try:
-        number = None if isinstance(value, bool) else operator.index(value)
+        number = None if _is_truth(value) else operator.index(value)
     except (TypeError, RuntimeError):  # torch cannot read a tensor without storage
         number = None
     if number is None or number < at_least:
@@ -80,6 +80,8 @@ def numbers(name, value):
     """A tensor, or a list or array of numbers, as a tensor."""
     import torch
 
+    if type(value).__name__ == "MaskedArray":
+        raise TypeError(f"{name} must have a number everywhere, got a masked array")
     try:
         found = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError):
@@ -132,21 +134,40 @@ def several(name, value, what="values"):
         raise TypeError(f"{name} must be a list of {what}, got {value!r}") from None
 
 
-def path(name, value):
+def path(name, value, what="a path"):
     """A path in the file system."""
     import os
     from pathlib import Path
 
     if not isinstance(value, (str, os.PathLike)) or not str(value):
-        raise TypeError(f"{name} must be a path, got {value!r}")
+        raise TypeError(f"{name} must be {what}, got {value!r}")
+    if "\0" in str(value):
+        raise ValueError(f"{name} must be {what}, got {value!r} with a null character")
     return Path(value)
 
 
-def file(name, value):
-    """The path of a file, there or not."""
-    found = path(name, value)
+def file(name, value, there=True):
+    """The path of a file, there or not; is its folder ``there``, or to be made?"""
+    found = path(name, value, "the path of a file")
+    folder(name, str(found.parent))
     if found.is_dir():
         raise ValueError(f"{name} must be the path of a file, got the folder {value!r}")
+    if there and not found.parent.is_dir():
+        raise ValueError(f"{name} must be in a folder that exists, got {value!r}")
+    return found
+
+
+def folder(name, value):
+    """The path of a folder, there or to be made; none that a file is in the way of."""
+    found = path(name, value, "the path of a folder")
+    try:
+        there = next(one for one in (found.absolute(), *found.absolute().parents) if one.exists())
+    except OSError as error:  # too long a name
+        raise ValueError(f"{name} must be the path of a folder, got {value!r} ({error})") from None
+    if not there.is_dir():
+        below = "" if there == found.absolute() else f", which is below the file {str(there)!r}"
+        what = "" if below else "the file "
+        raise ValueError(f"{name} must be the path of a folder, got {what}{value!r}{below}")
     return found
 
 
@@ -157,6 +178,8 @@ def models(name, value):
     if not isinstance(value, torch.Tensor):
         kind = type(value).__name__
         raise TypeError(f"{name} must be a tensor with one row per client, got {kind}")
+    if value.layout != torch.strided:
+        raise TypeError(f"{name} must be dense, got {value.layout}: give {name}.to_dense()")
     if value.ndim != 2 or value.shape[0] < 1 or not value.is_floating_point():
         raise ValueError(
             f"{name} must be a floating (m, d) matrix with m >= 1, "
@@ -168,5 +191,11 @@ def models(name, value):
 def _is_number(value):
     """Whether this is a number, or an array or tensor that holds a single one; bools are not."""
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
-        return "bool" not in str(value.dtype)
+        known = not getattr(value, "is_meta", False)  # a tensor without storage has no number
+        return known and any(kind in str(value.dtype) for kind in ("int", "float"))
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_truth(value):
+    """Whether this is True or False, of Python, NumPy or torch."""
+    return isinstance(value, bool) or "bool" in str(getattr(value, "dtype", ""))

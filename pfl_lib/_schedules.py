@@ -97,4 +97,5 @@ def plain(value):
     """A tensor with one number per client as plain data; anything else as it is."""
     if isinstance(value, torch.Tensor) and value.ndim == 1:
         return ("clients", *value.tolist())
-    return value.item() if isinstance(value, torch.Tensor) and value.ndim == 0 else value
+    one = isinstance(value, torch.Tensor) and value.ndim == 0 and not value.is_meta
+    return value.item() if one else value

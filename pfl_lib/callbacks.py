@@ -7,7 +7,6 @@ a callback ends the run like any other; the checkpoints written so far stay vali
 import csv
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pfl_lib import _check, _objectives
@@ -99,6 +98,7 @@ class CSVLog(Callback):
     table, and a resumed run repeats no line.  An existing file is replaced.
 
     >>> import tempfile
+    >>> from pathlib import Path
     >>> import pfl_lib
     >>> path = Path(tempfile.mkdtemp()) / "log.csv"
     >>> method = pfl_lib.algorithm("fedavg")
@@ -111,9 +111,7 @@ class CSVLog(Callback):
     """
 
     def __init__(self, path: str | os.PathLike):
-        if not isinstance(path, (str, os.PathLike)) or not str(path) or os.path.isdir(path):
-            raise ValueError(f"path must be the path of a file, got {path!r}")
-        self.path = Path(path)
+        self.path = _check.file("path", path, there=False)
 
     def on_start(self, now: Moment) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -139,9 +137,7 @@ class TensorBoard(Callback):
     """
 
     def __init__(self, folder: str | os.PathLike):
-        if not isinstance(folder, (str, os.PathLike)) or os.path.isfile(folder):
-            raise ValueError(f"folder must be the path of a folder, got {folder!r}")
-        self.folder = folder
+        self.folder = _check.folder("folder", folder)
         self._module = _check.optional("torch.utils.tensorboard", "TensorBoard", "tensorboard")
         self._writer: Any = None
 

@@ -99,7 +99,7 @@ def effective_clients(sizes):
     (3.0, 1.041...)
     """
     sizes = _check.numbers("sizes", sizes).double()
-    if sizes.ndim != 1 or len(sizes) == 0 or not bool((sizes > 0).all()):
+    if sizes.ndim != 1 or len(sizes) == 0 or not bool(((sizes > 0) & (sizes < torch.inf)).all()):
         raise ValueError(f"sizes must be positive numbers, one per client; got {sizes.tolist()!r}")
     return float(sizes.sum() ** 2 / (sizes**2).sum())
 
@@ -370,6 +370,8 @@ def _groups(groups):
         raise ValueError(
             f"groups must be one number for each of two or more clients, got {groups.tolist()!r}"
         )
+    if groups.isnan().any():
+        raise ValueError(f"groups must be known for every client, got {groups.tolist()!r}")
     return groups
 
 
@@ -379,6 +381,9 @@ def _one_row_per_client(xi, groups):
             f"xi must be square with a row for each of {len(groups)} clients, "
             f"got shape {tuple(xi.shape)}"
         )
+    others = xi.clone().fill_diagonal_(0)  # what a client keeps of its own model does not matter
+    if not bool(((others >= 0) & (others < torch.inf)).all()):
+        raise ValueError("xi must hold finite weights of others, none below 0")
 
 
 def _differences(ours, theirs):

@@ -119,7 +119,10 @@ def _sampled_epsilon(noise, rounds, delta, rate):
         if not points < MOST_POINTS:
             few = f"rounds must be fewer with noise {noise:g}, rate {rate:g}, got {rounds:,}:"
             raise ValueError(f"{few} the account fits into no memory; rate=1 is an upper bound")
-        return float(account.get_epsilon(delta=delta))
+        try:
+            return float(account.get_epsilon(delta=delta))
+        except ValueError:  # its sums over the grid are no more exact than that
+            raise ValueError(f"delta must be larger for rate below 1, got {delta:g}") from None
 
 
 def clipped(updates, clip):
@@ -232,11 +235,23 @@ class _Accounted(_OnlyModels):
         made.update(dict.fromkeys(clients, releases))
         return done
 
+    def _check_fed(self):
+        checked_federation("fed", self.fed)
+        inside = self.fed
+        while isinstance(inside, FederationWrapper):
+            if type(inside) is type(self):  # the draws would be the same, and not independent
+                raise ValueError(f"fed must not be wrapped in {type(self).__name__} twice")
+            inside = inside.fed
+
     def _made_by(self, client):
         return sum(made.get(client, 0) for made in self.made.values())
 
-    def _spent(self, delta, rate):
-        _check.between("delta", delta, 0, 1, "()")
+    def _spent(self, delta, rate, among):
+        if _check.between("delta", delta, 0, 1, "()") * among >= 1:
+            raise ValueError(
+                f"delta must be below 1/{among:,}, got {delta!r}: with that, showing one in "
+                f"{among:,} as it is would count as private"
+            )
         rounds = sorted({k for k, _ in self.made})
         if not rounds:
             return 0.0
@@ -278,7 +293,7 @@ class PrivateUploads(_Accounted, OtherUploads):
     home: dict[int, dict[int, list]] = field(default_factory=dict, compare=False, kw_only=True)
 
     def __post_init__(self):
-        checked_federation("fed", self.fed)
+        self._check_fed()
         _check.positive("clip", self.clip)
         _check.non_negative("noise", self.noise)
         _check.whole("seed", self.seed, at_least=0)
@@ -311,8 +326,8 @@ class PrivateUploads(_Accounted, OtherUploads):
         return found[0] if found else w
 
     def epsilon(self, delta):
-        """The ε of what the busiest client has sent so far, for this δ."""
-        return self._spent(delta, rate=1.0)
+        """The ε of what the busiest client has sent so far, for this δ (below 1/clients)."""
+        return self._spent(delta, 1.0, among=self.m)
 
     def sends(self, began, trained, who, tag):
         keys = [(self.seed, "private", tag, self.fed.k, client) for client in who]
@@ -347,7 +362,7 @@ class PrivateSamples(_Accounted):
     rate: float = 1.0
 
     def __post_init__(self):
-        checked_federation("fed", self.fed)
+        self._check_fed()
         _check.positive("clip", self.clip)
         _check.non_negative("noise", self.noise)
         _rate(self.rate)
@@ -382,5 +397,5 @@ class PrivateSamples(_Accounted):
         return self._made_by(_check.whole("client", client, at_least=0, at_most=self.m - 1))
 
     def epsilon(self, delta):
-        """The ε at this δ of the client that has made the most steps so far."""
-        return self._spent(delta, self.rate)
+        """The ε of the client that has made the most steps so far, for this δ (below 1/samples)."""
+        return self._spent(delta, self.rate, among=max(self.fed.sample_counts))

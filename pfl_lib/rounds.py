@@ -148,12 +148,8 @@ def _check_method(algorithm: Algorithm, participation: float, broken: str) -> No
 
 
 def _check_folder(name: str, folder: Any) -> None:
-    if folder is None:
-        return
-    if not isinstance(folder, (str, os.PathLike)) or not str(folder):
-        raise TypeError(f"{name} must be the path of a folder or None, got {folder!r}")
-    if os.path.exists(folder) and not os.path.isdir(folder):
-        raise ValueError(f"{name} must be the path of a folder, got the file {folder!r}")
+    if folder is not None:
+        _check.folder(name, folder)
 
 
 def _checked_callbacks(callbacks: Any) -> tuple[Callback, ...]:

@@ -8,7 +8,6 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any
 
 from pfl_lib import _check, _objectives
@@ -214,14 +213,15 @@ def _checked_seeds(seeds):
         return [None]
     if isinstance(seeds, (str, bytes)) or not isinstance(seeds, Sequence) or not seeds:
         raise TypeError(f"seeds must be a list of whole numbers, got {seeds!r}")
-    return [_check.whole("seeds", seed, at_least=0) for seed in seeds]
+    seeds = [_check.whole("seeds", seed, at_least=0) for seed in seeds]
+    if len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds must differ, or a run counts twice; got {seeds!r}")
+    return seeds
 
 
 def _checked_folder(folder):
     if folder is None:
         return None
-    is_path = isinstance(folder, (str, os.PathLike)) and str(folder)
-    if not is_path or os.path.isfile(folder):
-        raise ValueError(f"folder must be the path of a folder or None, got {folder!r}")
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    return Path(folder)
+    folder = _check.folder("folder", folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

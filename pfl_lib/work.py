@@ -365,7 +365,8 @@ def _checked_strength(prox: Prox, clients: int) -> float | Tensor:
     strength = prox.strength
     if not isinstance(strength, Tensor):
         return _check.non_negative("strength", strength)
-    if strength.shape not in ((), (1,), (clients,)) or not strength.is_floating_point():
+    shapes = (), (1,), (clients,)
+    if strength.shape not in shapes or not strength.is_floating_point() or strength.is_meta:
         raise ValueError(
             f"strength must be one floating number, or one for each of {clients} clients, "
             f"got {strength!r}"

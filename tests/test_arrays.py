@@ -69,12 +69,42 @@ def test_two_series_beside_an_array_must_agree():
         (lambda x, y: (x, y, pandas.to_datetime(["2026-01-01"] * 60)), "of datetime64; "),
         (lambda x, y: (torch.eye(60).to_sparse(), y), r"give x\.to_dense\(\)"),
         (lambda x, y: (x.iloc[:, :0], y), r"x must be numbers.*\(60, 0\)"),
+        (lambda x, y: (masked(x), y), "x has 120 missing values"),
+        (lambda x, y: (x, masked(y)), "y must have a value for each sample, 60 of 60"),
+        (lambda x, y: (x, y, masked(y)), "client must have a value for each sample"),
+        (lambda x, y: (x * 1e300, y), "x must hold numbers that float32 can"),
+        (lambda x, y: (x * [1, 0] + [0, 1e-20] * x, y), "feature 1 varies by less than float32"),
+        (lambda x, y: (x + [0, 1e12], y), "feature 1 varies by less than float32"),
+        (lambda x, y: (x, y * 1e300), "y must hold numbers that float32 can"),
     ],
 )
 def test_an_error_says_what_is_wrong(given, words):
     x, y, _ = frame()
     with pytest.raises((ValueError, TypeError), match=words):
         from_arrays(*given(x, y))
+
+
+def masked(values):
+    """A NumPy array all of whose values are masked, which is to say that they are not there."""
+    return np.ma.array(values.to_numpy(), mask=True)
+
+
+def test_what_is_masked_is_missing_and_half_precision_is_read():
+    x, y, _ = frame()
+    holes = np.ma.array(x.to_numpy(), mask=x.to_numpy() > x.to_numpy().mean())
+    as_nan = holes.filled(np.nan)
+    here, there = (from_arrays(v, y.to_numpy(), missing="mean") for v in (holes, as_nan))
+    assert torch.equal(here.x, there.x) and here.x.isfinite().all()
+    rows = torch.tensor(x.to_numpy())
+    for dtype in (torch.float16, torch.bfloat16):
+        read = from_arrays(rows.to(dtype), y.to_numpy())
+        assert torch.equal(read.x, from_arrays(rows.to(dtype).double(), y.to_numpy()).x)
+
+
+def test_classes_are_named_once_each():
+    x, y, _ = frame()
+    with pytest.raises(ValueError, match="classes must differ from one another"):
+        from_arrays(x, y, classes=["ill", "ill"])
 
 
 def test_negative_token_ids_have_no_vocabulary_to_lie_in():

@@ -157,7 +157,7 @@ def test_csv_log_of_a_killed_and_resumed_run_is_that_of_one_run(data, tmp_path):
 
 def test_csv_log_refuses_what_is_no_file(tmp_path):
     for bad in (tmp_path, 3, None):
-        with pytest.raises(ValueError, match="path must be the path of a file"):
+        with pytest.raises((TypeError, ValueError), match="path must be the path of a file"):
             CSVLog(bad)
 
 

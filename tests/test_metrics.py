@@ -266,6 +266,21 @@ def test_weights_of_other_clients_are_refused():
         metrics.group_recovery(torch.eye(2), torch.tensor([0, 0, 1]))
     with pytest.raises(ValueError, match="groups"):
         metrics.inside_by_chance(torch.tensor([0]))
+    with pytest.raises(ValueError, match="groups must be known for every client"):
+        metrics.inside_by_chance(torch.tensor([0.0, math.nan]))
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -0.1])
+@pytest.mark.parametrize("measure", [metrics.inside_share, metrics.group_recovery])
+def test_weights_that_are_none_are_refused_except_on_oneself(measure, wrong):
+    """A client may keep a negative part of its own model, as the theorems' form allows."""
+    xi, groups = torch.full((3, 3), 0.3), torch.tensor([0, 0, 1])
+    found = measure(xi, groups)
+    xi[1, 1] = -0.1
+    assert measure(xi, groups) == found
+    xi[1, 2] = wrong
+    with pytest.raises(ValueError, match="xi must hold finite weights of others"):
+        measure(xi, groups)
 
 
 def test_clients_that_were_not_measured_are_left_out_of_a_comparison():

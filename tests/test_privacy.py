@@ -9,6 +9,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 import pfl_lib
+from pfl_lib.faults import Faulty
 from pfl_lib.methods._averaging import GlobalModel
 from pfl_lib.privacy import (
     PrivateSamples,
@@ -104,6 +105,26 @@ def test_an_upload_is_noisy_once_whatever_it_is_asked_again():
     with pytest.raises(ValueError, match="its noise would repeat"):
         pfl_lib.train(fed, fed.initial() + 1, fed.everyone)
     pfl_lib.train(fed, fed.initial(), fed.everyone, uploaded=False)  # stays at home
+
+
+@pytest.mark.parametrize("kind", [PrivateUploads, PrivateSamples])
+def test_a_federation_is_not_wrapped_twice(kind):
+    """The second noise would be the first one again, and the account speaks of independent ones."""
+    other = Faulty(kind(pfl_lib.example()), [0], "scale")
+    for inside in (kind(pfl_lib.example()), other):
+        with pytest.raises(ValueError, match=f"fed must not be wrapped in {kind.__name__} twice"):
+            kind(inside)
+
+
+@pytest.mark.parametrize("kind, among", [(PrivateUploads, 8), (PrivateSamples, 338)])
+def test_a_delta_that_lets_one_be_shown_is_refused(kind, among):
+    """Showing one in n as it is is (0, 1/n)-private; for samples, the largest client counts."""
+    fed = kind(pfl_lib.example(), 1.0, 2.0)
+    assert among in (fed.m, max(fed.fed.sample_counts))
+    pfl_lib.run("fedavg", fed, 1, progress=False)
+    with pytest.raises(ValueError, match=f"delta must be below 1/{among}, got {1 / among}"):
+        fed.epsilon(1 / among)
+    assert fed.epsilon(0.9 / among) == epsilon_of(2.0, 1, 0.9 / among)
 
 
 def test_nobody_looks_at_training_losses_of_large_private_models():

@@ -180,6 +180,7 @@ def run_of(name, **options):
         (lambda: PrivateSamples(pfl_lib.example(), noise=-1.0), "noise must be"),
         (lambda: PrivateSamples(pfl_lib.example(), rate=0.0), "rate must lie in"),
         (lambda: epsilon_of(1.0, 5, 1e-3, rate=2.0), "rate must lie in"),
+        (lambda: epsilon_of(1.0, 5, 1e-30, rate=0.5), "delta must be larger for rate below 1"),
         (lambda: run_of("fedala"), "phase 'ala': its noise would repeat"),
         (lambda: run_of("per-fedavg"), "has no private form"),
         (lambda: run_of("ifca", clusters=2), "training losses would leave without noise"),

@@ -179,7 +179,7 @@ def test_bad_calls(data, tmp_path):
         run(FEDAMP, fed, 1, participation=0)
     with pytest.raises(ValueError, match=r"test_clients must hold different client numbers from 0"):
         run(FEDAMP, fed, 1, test_clients=[99])
-    with pytest.raises(TypeError, match="state_folder must be the path of a folder or None, got 3"):
+    with pytest.raises(TypeError, match="state_folder must be the path of a folder, got 3"):
         run(FEDAMP, fed, 1, state_folder=3)
     (tmp_path / "file").touch()
     inside = tmp_path / "file" / "rows"
@@ -212,6 +212,12 @@ def test_half_a_federation_is_told_what_it_lacks(data, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ValueError, match="checkpoint must be the path of a folder, got the file"):
         run(FEDAMP, federation(data), 1, checkpoint=tmp_path / "file", progress=False)
+    with pytest.raises(ValueError, match=r"checkpoint must be .* which is below the file"):
+        run(FEDAMP, federation(data), 1, checkpoint=tmp_path / "file" / "inside", progress=False)
+    with pytest.raises(
+        ValueError, match=r"checkpoint must be the path of a folder, got .*too long"
+    ):
+        run(FEDAMP, federation(data), 1, checkpoint="x" * 5000, progress=False)
     with pytest.raises(
         ValueError, match=r"device must be one that this machine has, 'cpu'.*cuda:7"
     ):

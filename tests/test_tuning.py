@@ -65,6 +65,11 @@ def test_a_hyper_parameter_of_the_method_comes_first(data):
     assert found.best.lr == 0.05 and found.fed.settings.lr == 0.1
 
 
+def test_a_seed_counts_once(data):
+    with pytest.raises(ValueError, match="seeds must differ"):
+        tune("fedavg", {"lr": [0.1]}, federation(data), rounds=1, seeds=[3, 3])
+
+
 def test_the_same_seeds_for_all(data, monkeypatch):
     seen = []
     monkeypatch.setattr(

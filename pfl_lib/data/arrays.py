@@ -77,6 +77,8 @@ def from_arrays(
         classes = _check.several("classes", classes, "names")
         if not all(isinstance(name, (str, int, float, np.generic)) for name in classes):
             raise TypeError(f"classes must be names, as text or numbers, got {classes!r}")
+        if len(set(map(str, classes))) < len(classes):
+            raise ValueError(f"classes must differ from one another, got {classes!r}")
     arguments = {"y": y, "client": client, "group": group, "weight": weight}
     _check_indexes(columns, x=x, test=test, **arguments)
     x, taken = _table(x, arguments, columns)
@@ -184,7 +186,12 @@ def _table(x, arguments, columns):
 
 def _array(argument, value):
     if isinstance(value, torch.Tensor):
-        value = _check.numbers(argument, value).detach().cpu().numpy()
+        value = _check.numbers(argument, value).detach().cpu()
+        value = (value.float() if value.dtype is torch.bfloat16 else value).numpy()
+    if isinstance(value, np.ma.MaskedArray):  # what is masked is not there
+        if value.dtype.kind != "f":
+            _refuse_missing(argument, np.ma.getmaskarray(value).reshape(len(value), -1).any(1))
+        value = value.filled(np.nan) if value.dtype.kind == "f" else value.data
     try:
         array = np.asarray(value)
     except ValueError:
@@ -200,7 +207,7 @@ def _array(argument, value):
             + (
                 f" of {type(array.flat[0]).__name__}; [str(v) for v in ...] makes words of them"
                 if array.ndim == 1 and array.size and array.dtype.kind in "OMm"
-                else ""
+                else f" of {array.dtype}" * (array.ndim > 1)
             )
         )
     return array
@@ -254,6 +261,8 @@ def _labels_or_targets(values, classes):
             "y must be finite where it is of type float, targets of shape (n,) or (n, k); got "
             f"{y.dtype} of shape {y.shape}"
         )
+    if np.abs(y).max() > _check.LARGEST:
+        raise ValueError(f"y must hold numbers that float32 can, got {np.abs(y).max():g}")
     columns = 1 if y.ndim == 1 else y.shape[1]
     names = tuple(map(str, range(columns) if classes is None else classes))
     if len(names) != columns:
@@ -357,6 +366,20 @@ def _filled(x, tested, missing):
     return np.concatenate([np.where(gone, mean, x), flags], axis=1)
 
 
+def _refuse_fine(x, axes, std):
+    """Features that do vary, but by so little for their size that float32 would lose it."""
+    largest = np.abs(x).max(axes)
+    lost = (std > 1e-13 * largest) & (std <= 1e-6 * np.maximum(np.abs(x.mean(axes)), 1e-6))
+    if lost.any():
+        which = ", ".join(map(str, lost.nonzero()[0][:5].tolist()))
+        first = lost.nonzero()[0][0]
+        raise ValueError(
+            f"x: feature {which} varies by less than float32 can tell apart ({std[first]:.2g} at "
+            f"numbers up to {largest[first]:.3g}); subtract its mean and divide by its spread, or "
+            "drop it"
+        )
+
+
 def _samples(x, kind, n_train, vocabulary):
     """The inputs as a tensor, and what a data set of that kind must know of them."""
     if kind == "text":
@@ -375,8 +398,11 @@ def _samples(x, kind, n_train, vocabulary):
     x = x.astype(np.float64)
     if not np.isfinite(x).all():
         raise ValueError("x must hold finite numbers, got NaN or infinity")
+    if np.abs(x).max() > _check.LARGEST:
+        raise ValueError(f"x must hold numbers that float32 can, got {np.abs(x).max():g}")
     axes = (0,) if kind == "tabular" else (0, 2)
     mean, std = x[:n_train].mean(axes), x[:n_train].std(axes)
+    _refuse_fine(x[:n_train], axes, std)
     std[std <= 1e-6 * np.maximum(np.abs(mean), 1e-6)] = 1.0  # what is constant becomes 0
     tensor = torch.from_numpy(x.astype(np.float32))
     return tensor, {"mean": tuple(mean.tolist()), "std": tuple(std.tolist())}

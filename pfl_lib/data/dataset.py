@@ -262,7 +262,7 @@ class Dataset:
 
     def normalized(self, x, dtype=torch.float32):
         """What a model reads: (x - mean) / std in ``dtype``, pixels over 255; token ids as is."""
-        if not isinstance(x, torch.Tensor):
+        if not isinstance(x, torch.Tensor) or x.layout != torch.strided:
             raise TypeError(f"x must be a tensor of samples, got {x!r}")
         if self.kind == "text":
             return x

@@ -131,8 +131,11 @@ class Algorithm:
     def __post_init__(self) -> None:
         """Check the hyper-parameters; a subclass with further checks calls this, too."""
         for one in fields(self):
+            value = getattr(self, one.name)
             if "check" in one.metadata:
-                one.metadata["check"](one.name, getattr(self, one.name))
+                one.metadata["check"](one.name, value)
+            if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
+                object.__setattr__(self, one.name, value.item())  # of NumPy or torch: a number
 
     # ---- the run
 

@@ -52,9 +52,9 @@ def pathological(data, clients, classes_per_client=2, seed=0, form="shards"):
     >>> (clients.counts(data) > 0).sum(1)  # how many classes each client holds
     tensor([2, 2, 2, 2, 2])
     """
+    form = _check.one_of("form", form, ("shards", "fedala"))
     check_arguments(seed, data=data, recut=form == "fedala")
     clients = checked_count(data, clients)
-    _check.one_of("form", form, ("shards", "fedala"))
     classes = len(data.classes)
     per_client = _classes_per_client(data, classes_per_client)
     if clients * per_client < classes:
@@ -162,10 +162,10 @@ def dirichlet(data, clients, a, form="fedacs", min_size=10, tries=100, seed=0):
     >>> clients.counts(data).sum() == data.n_train
     tensor(True)
     """
+    form = _check.one_of("form", form, ("fedacs", "fedala"))
     check_arguments(seed, data=data, recut=form == "fedala")
     clients = checked_count(data, clients)
     a = _check.positive("a", a)
-    _check.one_of("form", form, ("fedacs", "fedala"))
     least = _check.whole("min_size", min_size)
     if form == "fedala":
         least = max(least, 2)

@@ -57,6 +57,10 @@ KINDS = {
         "1j": lambda: 1j,
         "NumPy's NaN": lambda: np.float64("nan"),
         "NumPy's True": lambda: np.bool_(True),
+        "NumPy's 1j": lambda: np.complex64(1j),
+        "torch's True": lambda: torch.tensor(True),
+        "number without storage": lambda: torch.tensor(1.0, device="meta"),
+        "a date": lambda: np.datetime64("2026-01-01"),
     },
     "collections": {
         "empty list": list,
@@ -82,7 +86,9 @@ KINDS = {
         "tensor, another device": lambda: torch.ones(3, 5, device="meta"),
         "tensor of bool": lambda: torch.ones(3, 5, dtype=torch.bool),
         "tensor of int64": lambda: torch.ones(3, 5, dtype=torch.int64),
+        "tensor, sparse": lambda: torch.ones(3, 5).to_sparse(),
         "array of objects": lambda: np.array([None, 1]),
+        "masked array": lambda: np.ma.array([1.0, 2.0], mask=[False, True]),
     },
 }
 VALUES = {label: make for values in KINDS.values() for label, make in values.items()}
@@ -101,7 +107,7 @@ GROUPS = {
     "networks": ("flower.",),
     "papers, experiments, explorers": ("papers.", "experiments.", "explore."),
 }  # fmt: skip
-STRANGERS = ("bytes", "1j", "object", "function", "type")
+STRANGERS = ("bytes", "1j", "NumPy's 1j", "a date", "object", "function", "type")
 LEFT_OUT = {  # rows of the table whose arguments are not those of a call, or that take seconds
     "data.Dataset": "its fields are changed one by one",
     "data.from_huggingface": "its table is a stand-in; the chosen values of the table have to do",
