@@ -182,9 +182,10 @@ def test_bad_calls(data, tmp_path):
     with pytest.raises(TypeError, match="state_folder must be the path of a folder, got 3"):
         run(FEDAMP, fed, 1, state_folder=3)
     (tmp_path / "file").touch()
-    inside = tmp_path / "file" / "rows"
+    with pytest.raises(ValueError, match=r"state_folder must be .*, which is below the file"):
+        run(FEDAMP, fed, 1, state_folder=tmp_path / "file" / "rows", progress=False)
     with pytest.raises(OSError, match="state_folder must be a folder that can be written to, got"):
-        run(FEDAMP, fed, 1, state_folder=inside, progress=False)
+        run(FEDAMP, fed, 1, state_folder="/proc/rows", progress=False)
     with pytest.raises(ValueError, match=r"got 'fedampp'. Did you mean 'fedamp'\?"):
         algorithm("fedampp")
     with pytest.raises(ValueError, match=r"got 'sgima'. Did you mean 'sigma'\?"):
