@@ -2,8 +2,8 @@
 
 Docstrings say in sentences what their arguments mean, each argument in double backquotes where it
 is explained. A reader who looks one up wants a table: its rows are the parameters, with the type
-and the default of the signature and the sentence of the docstring that explains it. Nothing is
-written twice, so nothing can part.
+and the default of the signature and the sentence of the docstring that explains it. What no
+docstring spells out is in ``COMMON`` below and in pfl_api_words.py.
 """
 
 import inspect
