@@ -80,3 +80,12 @@ def test_without_scripts_or_motion_the_pictures_stand_still(site, browser, optio
     assert page.locator("figure[id^=fig-story] svg:visible").count() == 6
     assert page.locator(".pfl-stage").count() == 0
     context.close()
+
+
+def test_by_night_a_plotted_figure_is_one_card(site, open_page):
+    """White around it as within it, dimmed as a whole: no frame of another grey."""
+    page = open_page(f"{site}/notebooks/04_fedamp.html", dark=True)
+    page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+    look = "img => [getComputedStyle(img).backgroundColor, getComputedStyle(img).filter]"
+    shown = page.locator(".cell_output figure img").first.evaluate(look)
+    assert shown == ["rgb(255, 255, 255)", "brightness(0.86)"]

@@ -79,7 +79,9 @@ FOUND = {  # what is asked: the pages that must be among the first so many
     "δ": (["book/notation", "notebooks/07_fedacs"], 2),
     "delta": (["book/notation", "notebooks/07_fedacs"], 2),
     "stragglers": (["notebooks/09_plga", "book/glossary"], 3),
-    "non-IID": (["book/glossary", "notebooks/02_data"], 4),
+    "non-IID": (["book/glossary", "notebooks/02_data"], 2),
+    "client": (["book/glossary", "notebooks/01_fedavg"], 2),
+    "ALA": (["notebooks/10_fedala"], 1),
     "convergence": (["notebooks/05_convergence"], 1),
     "FedALA": (["notebooks/10_fedala", "notebooks/reference/fedala"], 2),
     "FedAMP": (["notebooks/04_fedamp", "notebooks/reference/fedamp"], 6),
@@ -96,7 +98,7 @@ FOUND = {  # what is asked: the pages that must be among the first so many
     "label prior": (["book/glossary", "notebooks/11_family", "notebooks/reference/label-prior"], 3),
     "my own data": (["notebooks/own_clients"], 1),
     "hysteresis": (["notebooks/05b_beyond"], 1),
-    "prox": (["notebooks/04_fedamp", "notebooks/reference/fedprox"], 5),
+    "prox": (["notebooks/reference/fedprox", "notebooks/04_fedamp"], 4),
 }
 
 
