@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import devtools
 import pfl_lib
 from devtools import readme, release
 from tests.support.pages import PAGES
@@ -84,6 +85,12 @@ def test_the_search_for_missing_files_finds_one():
         "tests/test_formulas_fedamp.py"
     ]
     assert missing_paths("pytest tests/test_run.py, tests/test_<name>.py") == []
+
+
+def test_every_tool_is_on_the_map_of_tools():
+    """What each file of devtools is for stands in one place."""
+    there = {path.stem for path in (ROOT / "devtools").iterdir() if path.name[0] not in "_."}
+    assert there - set(re.findall(r"\w+", devtools.__doc__)) == set()
 
 
 # ---------------------------------------------------------------------------- what is committed
