@@ -69,3 +69,31 @@ def test_the_largest_lead_is_gone_when_the_yardstick_works_as_much():
     assert percent("Separate", SIX) - percent("Separate", "people") < 2
     assert percent("FedAvg", SIX) - percent("FedAvg", "people") < 2
     assert lead(FOUND, "FedAvg-FT", SIX)[1] > 2
+
+
+def test_with_batch_normalization_statistics_at_home_pay_on_the_people():
+    case, kept = "people, batch norm", ("FedBN", "FedAvg, local statistics")
+    for method in kept:
+        mean, low, _ = lead(FOUND, method, case, "FedAvg")
+        assert 4.5 < mean < 5.5 and low > 2
+        assert lead(FOUND, method, case)[1] > 0 and 3.5 < lead(FOUND, method, case)[0] < 4.5
+    assert abs(lead(FOUND, *kept[:1], case, kept[1])[0]) < 0.5
+
+
+def test_with_batch_normalization_among_the_writers():
+    case, statistics = "writers, batch norm", "FedAvg, local statistics"
+    mean, low, _ = lead(FOUND, statistics, case, "FedAvg")
+    assert 2.5 < mean < 3.5 and low > 0
+    assert lead(FOUND, statistics, case)[1] < 0 < lead(FOUND, statistics, case)[2]
+    ends = sorted(100 * v for v in FOUND.values("FedBN", "last", case))
+    assert 46 <= ends[0] < 47 and ends[1] > 87 and ends[-1] < 90.5
+    broke = next(run for run in FOUND.of("FedBN", case) if run["last"] < 0.5)
+    assert 0.895 < broke["mean by round"][-2] < 0.905 and broke["rounds"][-2:] == [25, 30]
+
+
+@pytest.mark.parametrize("case", ["people, batch norm", "writers, batch norm"])
+def test_with_batch_normalization_newcomers_gain_little_or_nothing(case):
+    late = {m: percent(m, case, "newcomers") for m in FOUND.methods_in(case)}
+    assert max(late["FedBN"], late["FedAvg, local statistics"]) < late["FedAvg"] + 2
+    assert late["FedAvg"] > late["Separate"] + 30
+    assert {len(FOUND.of(m, case)) for m in late} == {5}

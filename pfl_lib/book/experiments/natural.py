@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from pfl_lib import _check, models, partition
 from pfl_lib import data as datasets
@@ -150,27 +151,45 @@ def fold(everyone, seed):
     return partition.set_aside(everyone, range(seed % FOLDS, everyone.m, FOLDS))
 
 
-def federation(data, seed, epochs=1):
-    """The members of one seed, with a network of one hidden layer; an epoch is about three batches.
+class Normalized(models.Model):
+    """A network of one hidden layer with batch normalization before its ReLU.
+
+    >>> [name for name, _ in Normalized(models.mlp(4, 3, hidden=(WIDTH,))).layers()]
+    ['hidden', 'norm', 'output']
+    """
+
+    def __init__(self, plain):
+        super().__init__()
+        self.hidden, self.norm, self.output = plain.hidden[0], nn.BatchNorm1d(WIDTH), plain.output
+
+    def features(self, x):
+        return torch.relu(self.norm(self.hidden(x.flatten(1))))
+
+
+def federation(data, seed, epochs=1, norm=False):
+    """The members of one seed, with a network of one hidden layer, with or without batch
+    normalization; an epoch is about three batches.
 
     >>> federation(load("watch"), seed=0).d
     1223
     """
     members, _ = fold(clients(data), seed)
     network = models.build("mlp", data, seed=seed, hidden=(WIDTH,))
+    if norm:
+        network = Normalized(network)
     batch = 40 if data.name == "watch" else 20
     training = {"lr": 0.1, "batch_size": batch, "epochs": epochs, "seed": seed}
     return LocalFederation(data, members, network, **training)
 
 
-def methods(groups):
-    """Every method of the library by its label, but those that would be FedAvg once more, and
-    oracle groups where no ``groups`` are known.
+def methods(groups, norm=False):
+    """Every method of the library by its label, but those that would be FedAvg once more in a
+    network without batch ``norm``alization, and oracle groups where no ``groups`` are known.
 
     >>> len(methods(groups=True)) - len(methods(groups=False))
     1
     """
-    left_out = SAME_AS_FEDAVG if groups else (*SAME_AS_FEDAVG, "oracle-groups")
+    left_out = [*(() if norm else SAME_AS_FEDAVG), *(() if groups else ("oracle-groups",))]
     return {
         kind.label: algorithm(name, **{**kind.needs, **GIVEN.get(name, {})})
         for name, kind in BY_NAME.items()
@@ -210,6 +229,23 @@ def tuned(some, fed, rounds, folder=None):
             best[label] = found.best
             local[label] = {"lr": found.fed.settings.lr}
     return best, local, trials
+
+
+def as_stored(found, case):
+    """What ``tuned`` returned when a stored case was measured: nothing is tried anew.
+
+    >>> from pfl_lib.book.experiments import stored
+    >>> best, local, _ = as_stored(stored("natural")["laptop"], "people")
+    >>> best["Ditto"], local["Ditto"]
+    (Ditto(lam=0.1, personal_epochs=2), {'lr': 0.3})
+    """
+    best, local = {}, {}
+    for label in found.methods_in(case):
+        settings = found.of(label, case)[0]["settings"]
+        setting = canary_setting(settings)
+        best[label] = build(setting["algorithm"], setting["hyper"])
+        local[label] = {"lr": settings["lr"]}
+    return best, local, found.record["more"]["trials"][case]
 
 
 def trials_folder(scale):

@@ -111,7 +111,8 @@ def span(mean, low, high, digits=1):
 
 def picture(found, cases, what="last", over="Separate"):
     """One line per method: by how many points it leads ``over`` in each case, with intervals."""
-    methods = [m for m in found.methods if m != over]
+    there = {m for case in cases for m in found.methods_in(case)}
+    methods = [m for m in found.methods if m in there and m != over]
 
     def middle(method):
         leads = [lead(found, method, c, over, what)[0] for c in cases]
