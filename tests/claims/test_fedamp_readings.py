@@ -13,12 +13,12 @@ RUNS = [run for kept in FOUND.values() for run in kept.record["runs"]]
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run['method']}, {run['seed']}")
-def test_every_run_but_those_of_the_first_ten_rounds_is_long_enough_for_beta_to_fall(run):
-    ten = run["case"].endswith("first ten rounds")
-    assert run["rounds"][-1] == (10 if ten else 40)
+def test_every_run_but_those_of_the_first_rounds_is_long_enough_for_beta_to_fall(run):
+    few = run["case"].endswith("first six rounds")
+    assert run["rounds"][-1] == (6 if few else 40)
 
 
-def test_a_run_of_ten_rounds_stands_beside_no_printed_number():
+def test_a_run_of_few_rounds_stands_beside_no_printed_number():
     for kept in FOUND.values():
         for entry in kept.record["cases"]:
             if entry["rounds"] <= 30:  # β first falls in round 30
