@@ -55,3 +55,22 @@ def test_scaffold_wants_a_long_step():
     assert short < middle < long and long - short > 5 and LAPTOP.diverged() == []
     assert LAST["FedAvg"] < long < LAST["FedAvg-FT"]
     assert LAPTOP.paper("SCAFFOLD, step 0.1") == pytest.approx(98.5, abs=0.06)
+
+
+def test_on_the_papers_network_the_printed_width_chooses_nobody_in_six_rounds():
+    (run,) = (
+        run
+        for run in FOUND["paper"].of("FedAMP", "MNIST, first six rounds")
+        if not run["settings"]["fedamp.pretrain_rounds"]
+    )
+    assert 0.18 < run["extra"]["inside"] < 0.19 and run["extra"]["inside"] - 7 / 39 < 0.01
+    ratios = [run["extra"][f"member : stranger, group {g}"] for g in range(1, 6)]
+    assert ratios == sorted(ratios), "the last group holds least"
+    assert ratios[0] == pytest.approx(0.97, abs=0.01) and ratios[-1] == pytest.approx(
+        1.17, abs=0.01
+    )
+    u = run["extra_models"]["u"]
+    assert run["last"] == pytest.approx(0.965, abs=0.001) and u[-1] == pytest.approx(
+        0.963, abs=0.001
+    )
+    assert run["mean by round"] == sorted(run["mean by round"]) and u == sorted(u)
