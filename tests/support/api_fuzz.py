@@ -147,12 +147,6 @@ def bounded(seconds):
             signal.signal(each, before[each])
 
 
-@contextlib.contextmanager
-def _silence(file):
-    with contextlib.redirect_stderr(file), contextlib.redirect_stdout(file):
-        yield
-
-
 def outcome(name, argument, label):
     """("taken" or "refused", what is wrong with that or "")."""
     row, value = calls.TABLE[name], VALUES[label]()
