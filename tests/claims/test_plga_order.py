@@ -2,6 +2,8 @@
 
 import pytest
 
+from pfl_lib.book import papers
+from pfl_lib.book.experiments import stored
 from tests.support.claims import laptop
 
 FOUND = laptop("plga_order")
@@ -32,3 +34,12 @@ def test_throwing_away_is_no_worse_when_stragglers_alternate():
 def test_throwing_away_costs_more_than_a_point_when_they_are_always_late():
     late = gaps("shuffled, always late")
     assert sum(late) / 3 < -1 and max(late) < 0
+
+
+def test_at_the_papers_scale_shuffled_clients_are_ahead_of_the_server():
+    kept = stored("plga_order")["paper"]
+    (run,) = (r for r in kept.of("FedAvg (Sync)", "shuffled") if r["seed"] == 0)
+    assert run["rounds"][-1] == 800 and run["settings"]["parameters"] != 79_510  # not the MLP
+    printed = papers.table("spfl", 2)
+    behind = [printed["FedAvg (Sync)", f"MNIST, {who}"].mean for who in ("client", "server")]
+    assert run["extra"]["client"] > run["extra"]["server"] and behind[0] < behind[1]
