@@ -87,8 +87,8 @@ experiment: $(READY) ## run one experiment: make experiment NAME=... SCALE=smoke
 experiments: $(READY) ## run all experiments, resuming what was interrupted: SCALE=smoke, laptop or paper
 	$(PY) -m devtools.notebooks run-all SCALE=$(SCALE)
 
-trial: $(READY) ## the papers at their own scale: hours, stopped and resumed at will (JOBS="a;b" for some)
-	$(PY) -m devtools.trial $(if $(JOBS),"$(subst ;," ",$(JOBS))")
+trial: $(READY) ## the papers at their own scale: hours, stopped and resumed at will (ONLY="a;b" for some)
+	$(PY) -m devtools.trial $(if $(ONLY),"$(subst ;," ",$(ONLY))")
 
 colab: $(READY) ## run every notebook alone, with only what Colab brings (minutes; NAMES=... for some)
 	$(PY) -m devtools.colab $(NAMES)

@@ -4,7 +4,7 @@
     python -m devtools.trial list       what is done, what is left, and how long it takes
     python -m devtools.trial [list] "spfl_table1: SPFL on" plga_order
                                         only the jobs whose line in the list holds one of these
-                                        words, in the order of the words (`make trial JOBS="…;…"`)
+                                        words, in the order of the words (`make trial ONLY="…;…"`)
 
 A job is one method on the cases of one experiment, or several that are quick together, small enough
 to finish within an hour or so. It is done when the experiment's result file holds it with every

@@ -1,6 +1,7 @@
 """The queue of long runs: result files say what is done, and a failure does not stop it."""
 
 import json
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -194,3 +195,14 @@ def test_every_job_of_the_queue_is_one_that_its_notebook_can_run():
         known = trial.parameters(trial.nbformat.read(path, as_version=4))
         assert "METHODS" in known and job.minutes > 0, job.words
         assert len(job.methods) == 1 or job.minutes < 30, job.words
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [((), []), (("ONLY=spfl_table1: SPFL on;plga_order",), ["spfl_table1: SPFL on", "plga_order"])],
+)
+def test_make_hands_on_what_was_chosen_and_nothing_else(given, expected):
+    """JOBS, the number of processes, always has a value: it must not choose jobs."""
+    command = ["make", "-n", "-o", ".venv/.installed", "trial", *given]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert shlex.split(done.stdout)[1:] == ["-m", "devtools.trial", *expected]
