@@ -509,6 +509,25 @@ def test_the_tour_asks_before_it_tells(show):
     assert page.locator("[data-tour]").is_visible()
 
 
+def test_on_a_desk_question_chart_and_clients_are_seen_together(show):
+    """Wherever the button was; and curves that begin alike keep their names apart."""
+    page = show(
+        width=1280, before='<div style="height: 235px"></div><style>.pg { width: 936px }</style>'
+    )
+    page.locator("[data-tour]").click()
+    for _ in range(2):
+        page.locator("[data-reveal]").click()
+        page.wait_for_selector(".pg-truth")
+        page.locator("[data-next]").click()
+        stage = page.locator(".pg-b .pg-stage").bounding_box()
+        assert page.locator(".pg-tour").bounding_box()["y"] >= 0
+        assert stage["y"] + stage["height"] <= 900
+        names = page.locator("[data-panel=chart] text.pfl-strong").evaluate_all(
+            "all => all.map((text) => text.getBoundingClientRect().y)"
+        )
+        assert len(names) == 2 and abs(names[1] - names[0]) > 12
+
+
 @pytest.mark.parametrize("touch", [False, True])
 def test_the_reader_draws_the_curve(show, touch):
     """A stroke over the chart is the guess; the step that follows says how far off it was."""

@@ -470,9 +470,9 @@ function playground({ model, el }) {
     paint();
     const target = tour.querySelector("[data-guess], [data-next]");
     if (target) target.focus({ preventScroll: true });
-    // on a phone the button lies below the picture, and the question comes above it
+    // question, chart and clients are seen together, as far as the screen reaches
     const { top } = tour.getBoundingClientRect();
-    if (top < 60 || top > innerHeight / 2)
+    if (top < 60 || top > innerHeight / 2 || both.getBoundingClientRect().bottom > innerHeight)
       tour.scrollIntoView({ block: "start", behavior: calm.matches ? "auto" : "smooth" });
   }
 
@@ -957,8 +957,13 @@ function playground({ model, el }) {
       ends.push({ y: chart.y(end.mean), k, text: `${METHODS[names()[w]].label} ${percent(end.mean)}` });
     });
     ends.sort((p, q) => p.y - q.y);
+    const lowest = chart.height - 38; // the names stay above the numbers of the axis, and apart
+    ends.forEach((end, at) => {
+      const below = 16 * (ends.length - 1 - at);
+      end.y = clamp(end.y + 4, 14 + 16 * at, lowest - below);
+    });
     if (ends.length > 1 && ends[1].y - ends[0].y < 16) {
-      const middle = (ends[0].y + ends[1].y) / 2;
+      const middle = clamp((ends[0].y + ends[1].y) / 2, 22, lowest - 8);
       ends[0].y = middle - 8;
       ends[1].y = middle + 8;
     }
@@ -966,7 +971,7 @@ function playground({ model, el }) {
     ends.forEach((end, at) =>
       chart.text(
         chart.width - chart.margin[1] + (narrow ? -8 : 7),
-        narrow ? chart.height - 62 + 16 * at : clamp(end.y + 4, 14, chart.height - 38),
+        narrow ? chart.height - 62 + 16 * at : end.y,
         end.text,
         {
           "text-anchor": narrow ? "end" : "start",
