@@ -203,6 +203,6 @@ def test_every_job_of_the_queue_is_one_that_its_notebook_can_run():
 )
 def test_make_hands_on_what_was_chosen_and_nothing_else(given, expected):
     """JOBS, the number of processes, always has a value: it must not choose jobs."""
-    command = ["make", "-n", "-o", ".venv/.installed", "trial", *given]
+    command = ["make", "--no-print-directory", "-no", ".venv/.installed", "trial", *given]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert shlex.split(done.stdout)[1:] == ["-m", "devtools.trial", *expected]
