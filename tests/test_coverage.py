@@ -1,5 +1,8 @@
 """Every table and figure has its row, and what a row names is there."""
 
+import re
+
+from pfl_lib.book import papers
 from pfl_lib.book.experiments import stored
 from pfl_lib.book.experiments.coverage import ITEMS, coverage
 from tests.support.paths import ROOT
@@ -37,3 +40,28 @@ def test_a_case_that_is_named_is_one_of_the_experiment_and_counts_alone():
     assert said["the authors' blocks of clients"] == "not run"
     rows = len(found.methods_in(one))
     assert said["MNIST, the authors' own clients"].startswith(f"paper, {rows} rows (the paper's")
+
+
+def test_what_is_called_missing_is_missing():
+    """A data set or a method that a row misses is in no stored run of its experiment."""
+    names = {"EMNIST": "emnist", "CIFAR100": "cifar100", "CIFAR10": "cifar10"}
+    results = stored()
+    for *_, where, missing in ITEMS:
+        runs = [r for (n, _), k in results.items() if n == where for r in k.record["runs"]]
+        data = {run["settings"]["data"].removesuffix("_balanced") for run in runs}
+        if not missing.startswith("CIFAR100 for"):
+            assert (
+                not {names[word] for word in re.findall(r"[A-Z]+\d*", missing) if word in names}
+                & data
+            )
+        methods = {run["method"] for run in runs}
+        assert not {word for word in missing.split(", ")} & methods, (where, missing)
+    dirty = results["fedamp_dirty", "laptop"]
+    assert all({"FedProx", "SCAFFOLD", "APFL"} <= {*dirty.methods_in(c)} for c in dirty.cases)
+    four = results["fedala_table4", "laptop"]
+    printed = {*papers.table("fedala", 2).rows}
+    assert len(printed) == 14
+    for case in four.cases:
+        assert case == "with and without ALA" or len(printed - {*four.methods_in(case)}) == 8
+    one = results["spfl_table1", "laptop"]
+    assert len(papers.table("spfl", 1).columns) - len(one.cases) == 5
