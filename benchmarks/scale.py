@@ -94,7 +94,10 @@ def measured(point):
         return server_step(point)
     data, clients = pfl_lib.data.load("mnist5k"), point["clients"]
     draw = torch.Generator().manual_seed(0)
-    train = torch.randint(data.n_train, (clients, SAMPLES), generator=draw)
+    # neighbours in a drawn order: no client holds a sample twice
+    first = torch.randint(data.n_train, (clients, 1), generator=draw)
+    order = torch.randperm(data.n_train, generator=draw)
+    train = order[(first + torch.arange(SAMPLES)) % data.n_train]
     test = torch.arange(data.n_train, data.n_train + 10)
     taking = point.get("participants", clients)
     model = "logistic_regression"

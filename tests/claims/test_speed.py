@@ -1,6 +1,7 @@
 """What the page on speed says of the stored measurements: orders of magnitude, never seconds."""
 
 import json
+import statistics
 
 import pytest
 
@@ -35,6 +36,16 @@ def test_a_program_beside_costs_no_workload_more_than_a_core_does():
     slower = [row["slower when busy"] for row in newest["rows"] if "slower when busy" in row]
     assert len(slower) >= 14
     assert all(one["library"] <= min(2.2, one["usual way"]) for one in slower)
+
+
+def test_bfloat16_changes_accuracies_less_than_another_seed():
+    found = MEASURED["precision"]
+    assert len(found["rows"]) >= 2 and found["seeds"] >= 4
+    for row in found["rows"]:
+        assert abs(row["mean difference"]) < row["deviation over seeds"], row["method"]
+    pairs = [b - a for row in found["rows"] for a, b in zip(row["float32"], row["bf16"])]
+    error = statistics.stdev(pairs) / len(pairs) ** 0.5
+    assert abs(statistics.fmean(pairs)) < 2.5 * error  # cannot be told from none
 
 
 def test_everyone_ends_where_we_do_before_being_timed():
