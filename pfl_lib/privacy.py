@@ -10,11 +10,13 @@ Gaussian (Dong et al. 2022).  With Poisson sampling (``rate`` below 1) it is don
 install 'pfl_lib[privacy]'``.
 
 Two things stand between these simulations and a promise to real people.  Noise is keyed, so that
-runs can be repeated and resumed: with the seed it can be removed again.  And the accounting is for
+runs can be repeated and resumed: with the seed it can be removed again (``private`` also takes a
+secret one).  And the accounting is for
 real numbers; the last digits of floating-point noise may tell more (Mironov 2012).
 """
 
 import math
+import secrets
 import warnings
 from dataclasses import dataclass, field, replace
 
@@ -138,14 +140,16 @@ def clipped(updates, clip):
     return updates * (clip / length).clamp(max=1)
 
 
-def private(method, clip, noise, seed=0):
+def private(method, clip, noise, seed: int | None = 0):
     """``method``, a method that averages, with bounded updates and a noisy sum.
 
     The new model is x + (Σ clipped(w_i − x) + noise·clip·g) / m with g standard normal: the plain
     mean, since sample counts are private too.  What never leaves a client is neither clipped nor
     noisy.  The guarantee is ``epsilon_of(noise, rounds, delta)``, for adding or removing one
     client's updates; the number of clients is not hidden.  The server that adds the noise must be
-    trusted, or the noise be added under secure aggregation.
+    trusted, or the noise be added under secure aggregation.  Whoever knows ``seed`` can take the
+    noise off again; with ``seed=None`` it is a secret of the operating system, and no run can be
+    repeated.
 
     Local steps that tell more than a model (see ``local_step``: FedPAC, FedDBE, FedAS, the label
     prior) are refused in the run, and so are models with running statistics, which noise would make
@@ -159,12 +163,12 @@ def private(method, clip, noise, seed=0):
     True
     """
     clip, noise = _check.positive("clip", clip), _check.non_negative("noise", noise)
-    _check.whole("seed", seed, at_least=0)
+    key = secrets.randbits(62) if seed is None else _check.whole("seed", seed, at_least=0)
     method = as_method("method", method)
 
     def average(self, w, weights, state, fed):
         update = (w - state.x) * ~self.private_mask(fed)
-        generator = keyed_generator(seed, "private", fed.k)
+        generator = keyed_generator(key, "private", fed.k)
         drawn = torch.randn(w.shape[1], generator=generator).to(w)
         return state.x + (clipped(update, clip).sum(0) + noise * clip * drawn) / len(w)
 
@@ -175,7 +179,8 @@ def private(method, clip, noise, seed=0):
     def round(self, state, fed, who):
         return type(method).round(self, state, _OnlyModels(fed), who)
 
-    return with_average(method, average, "private", clip, noise, seed, start=start, round=round)
+    settings = clip, noise, "secret" if seed is None else seed
+    return with_average(method, average, "private", *settings, start=start, round=round)
 
 
 def _without_statistics(fed, statistics):
@@ -242,6 +247,12 @@ class _Accounted(_OnlyModels):
             if type(inside) is type(self):  # the draws would be the same, and not independent
                 raise ValueError(f"fed must not be wrapped in {type(self).__name__} twice")
             inside = inside.fed
+        if hasattr(inside, "transport"):
+            raise ValueError(
+                "fed must be in this process: of remote clients the server sees models before this "
+                "noise, or knows the seed of it; private(method, …) protects against all but the "
+                "server"
+            )
 
     def _made_by(self, client):
         return sum(made.get(client, 0) for made in self.made.values())

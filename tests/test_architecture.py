@@ -23,9 +23,10 @@ OWN = ("pfl_lib", "devtools", "tests", "benchmarks")
 #: since then came models and data that people have, fourteen methods, privacy, and several devices;
 #: the last two hundred check what would flatter a result in silence, or fail late: leaks, shuffled
 #: rows, newcomers who are members, modules without a gradient; a hundred more refuse what leaks in
-#: silence, tests that nobody can have made, and plans that fail only when a network is up.
+#: silence, tests that nobody can have made, and plans that fail only when a network is up; another
+#: hundred refuse what a fuzz of the whole interface found, and bring careful averages into plans.
 #: Names that are kept for one more version are not counted: they leave with it.
-MOST_LINES = 12_800
+MOST_LINES = 12_950
 
 
 def module_name(path):

@@ -23,6 +23,7 @@ from torch import nn
 
 import pfl_lib
 from pfl_lib import methods
+from pfl_lib.faults import Masked
 from pfl_lib.flower import (
     ClientsLost,
     InProcess,
@@ -35,6 +36,7 @@ from pfl_lib.flower import (
 )
 from pfl_lib.flower.local import NODE
 from pfl_lib.flower.messages import HEADER, decode, encode, pack_rows, pack_work, unpack_work
+from pfl_lib.privacy import PrivateSamples, PrivateUploads
 from pfl_lib.work import Work
 
 HYPER = {
@@ -344,6 +346,10 @@ def test_a_number_that_is_no_client(parts):
         OneClient(4, 4, data, dealt.train[0], dealt.test[0], model=PLAN.model)
 
 
+def careful(**average):
+    return {"runs": [{"algorithm": "fedavg", "rounds": 1, **average}]}
+
+
 @pytest.mark.parametrize(
     "wrong, words",
     [
@@ -372,6 +378,13 @@ def test_a_number_that_is_no_client(parts):
             {"runs": [{"algorithm": "fedavg", "rounds": 1, "test_clients": [99]}]},
             "test_clients must",
         ),
+        (careful(robust="median"), "robust must be a dictionary"),
+        (careful(robust={"rule": "medium"}), "rule must be one of .*Did you mean 'median'"),
+        (careful(robust={"rules": "median"}), "robust cannot be .*rules"),
+        (careful(private={"clip": 1.0}), "private cannot be .*noise"),
+        (careful(private={"clip": 1.0, "noise": 1.0, "seed": 3}), "private must .* without a seed"),
+        (careful(private={"clip": -1.0, "noise": 1.0}), "clip must be"),
+        (careful(private={"clip": 1, "noise": 1}, robust={}), "already has another one .median"),
     ],
 )
 def test_a_plan_that_cannot_work(wrong, words):
@@ -806,6 +819,34 @@ def test_a_run_that_fails_does_not_take_the_others_along(tmp_path, monkeypatch):
     record = json.loads((tmp_path / "record.json").read_text())
     assert [one["run"]["algorithm"] for one in record["runs"]] == ["fedavg"]
     assert "client 2" in record["error"]
+
+
+@flower
+def test_a_plan_may_ask_for_a_careful_average(tmp_path, monkeypatch):
+    """The median is that of ``robust``; the noise is another one each time."""
+    runs = tuple(
+        {"algorithm": "fedrep", "rounds": 2, "head_epochs": 1, **average}
+        for average in (
+            {},
+            {"robust": {"rule": "median"}},
+            {"private": {"clip": 1.0, "noise": 1.0}},
+        )
+    )
+    record = served(runs, tmp_path / "one", monkeypatch)
+    assert [one["history"]["label"] for one in record["runs"]] == [
+        "FedRep", "FedRep, median", "FedRep, private"]  # fmt: skip
+    median = pfl_lib.run(PLAN.method(runs[1]), PLAN.federation(), 2, progress=False).state.x
+    served(runs, tmp_path / "two", monkeypatch)
+    files = [tmp_path / out / one["state"] for out in ("one", "two") for one in record["runs"]]
+    x = [load_file(file)["x"] for file in files]
+    assert torch.equal(x[1], median)
+    assert torch.equal(x[0], x[3]) and torch.equal(x[1], x[4]) and not torch.equal(x[2], x[5])
+
+
+@pytest.mark.parametrize("kind", [PrivateUploads, PrivateSamples])
+def test_noise_that_the_server_could_take_off_again_is_refused(kind):
+    with pytest.raises(ValueError, match="fed must be in this process: of remote clients"):
+        kind(Masked(remote()))
 
 
 class Cut(BaseException):

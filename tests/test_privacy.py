@@ -61,6 +61,18 @@ def test_noise_is_as_large_as_promised_and_keyed():
     assert (one - state.x).std().item() == pytest.approx(3.0 * 2.0 / fed.m, rel=0.05)
 
 
+def test_a_secret_seed_is_another_one_each_time_and_in_no_name():
+    fed = pfl_lib.example()
+    methods = [private(pfl_lib.algorithm("fedavg"), 1.0, 1.0, seed=None) for _ in range(2)]
+    assert {method.name for method in methods} == {"fedavg-private-1-1-secret"}
+    state = methods[0].start(fed)
+    same = state.x.expand(fed.m, -1)
+    one, again = (methods[0].average(same, None, state, fed) for _ in range(2))
+    assert torch.equal(one, again) and not torch.equal(
+        one, methods[1].average(same, None, state, fed)
+    )
+
+
 def test_heads_that_never_leave_are_left_alone():
     fed = pfl_lib.example("mlp")
     plain = pfl_lib.algorithm("fedrep")

@@ -14,6 +14,8 @@ from pfl_lib.flower.federation import check_for_clients
 from pfl_lib.local import LocalFederation
 from pfl_lib.local.base import ModelFederation
 from pfl_lib.methods import algorithm
+from pfl_lib.privacy import private
+from pfl_lib.robust import robust
 from pfl_lib.rounds import _check_method
 
 FORM = SampleForm("plan", "image", (1, 2, 2), (0, 1))  # to try options of training on
@@ -21,6 +23,8 @@ OF_EVERY_MODEL = {*signature(ModelFederation).parameters} - {"device", "loss", "
 TRAINING = tuple(signature(LocalFederation).parameters)[3:]  # after data, partition and model
 PARTITIONS = ("class_subset", "dirichlet", "grouped", "iid", "pathological")
 OPTIONS = ("participation", "test_clients")  # of ``run``, that a run of a plan may name
+#: What may take the place of a method's average.
+AVERAGES: dict[str, Any] = {"robust": robust, "private": private}
 
 
 @dataclass(frozen=True)
@@ -30,8 +34,13 @@ class Plan:
     ``partition`` is ``{"name": "grouped", …}`` with the arguments of that function, ``training``
     what ``Federation`` takes, each of ``runs`` ``{"algorithm": "fedamp", "rounds": 3, …}`` with the
     method's hyper-parameters, and ``participation`` or ``test_clients`` where not all clients take
-    part or are tested.  ``timeout`` is how long the server waits for a reply, ``poll`` how
-    long at least between two looks, ``wait`` how long for the clients to say hello, all in seconds.
+    part or are tested.  ``"robust": {"rule": "median"}`` or ``"private": {"clip": 1.0, "noise":
+    2.0}`` in a run replaces the average of its method (see :mod:`pfl_lib.robust` and
+    :mod:`pfl_lib.privacy`); as clients read the plan, the noise follows from no seed in it, but
+    from a secret of the server's.
+
+    ``timeout`` is how long the server waits for a reply, ``poll`` how long at least between two
+    looks, ``wait`` how long for the clients to say hello, all in seconds.
 
     >>> plan = Plan("digits", {"name": "iid", "clients": 3}, "logistic_regression",
     ...             runs=({"algorithm": "fedavg", "rounds": 2},))
@@ -94,8 +103,19 @@ class Plan:
     @staticmethod
     def method(one):
         """The algorithm of one of the runs."""
-        hyper = {k: v for k, v in one.items() if k not in ("algorithm", "rounds", *OPTIONS)}
-        return algorithm(one["algorithm"], **hyper)
+        other = ("algorithm", "rounds", *OPTIONS, *AVERAGES)
+        method = algorithm(one["algorithm"], **{k: v for k, v in one.items() if k not in other})
+        for name in [name for name in AVERAGES if name in one]:
+            settings = one[name]
+            if not isinstance(settings, dict) or "seed" in settings:
+                raise ValueError(f"{name} must be a dictionary without a seed, got {settings!r}")
+            secret = {"seed": None} if name == "private" else {}
+            try:
+                bound = signature(AVERAGES[name]).bind(method, **settings, **secret)
+            except TypeError as error:
+                raise ValueError(f"{name} cannot be {settings!r}: {error}") from None
+            method = AVERAGES[name](*bound.args, **bound.kwargs)
+        return method
 
     @staticmethod
     def options(one):

@@ -46,7 +46,8 @@ def with_average(method, average, word, *settings, **more):
             f"({method.replaced}), which would be lost"
         )
     kind, own = type(method), {f.name: getattr(method, f.name) for f in fields(method)}
-    name = "-".join([kind.name, word.replace(" ", "-"), *(f"{s:g}" for s in settings)])
+    told = [s if isinstance(s, str) else f"{s:g}" for s in settings]
+    name = "-".join([kind.name, word.replace(" ", "-"), *told])
     facts = {"average": average, "label": f"{kind.label}, {word}", "name": name, "replaced": word}
     facts |= more
     return make_dataclass(kind.__name__, [], bases=(kind,), namespace=facts, frozen=True)(**own)
