@@ -22,8 +22,8 @@ def differs(name, words, case):
 
 def test_most_readings_cannot_be_told_apart():
     spans = [apart(*reading, case) for reading in EVERY for case in FOUND.cases]
-    assert len(EVERY) == 31
-    assert len(spans) == 62 and sum(low <= 0 <= high for _, low, high in spans) == 42
+    assert len(EVERY) == 33
+    assert len(spans) == 66 and sum(low <= 0 <= high for _, low, high in spans) == 44
     for words in ("pushed away", "pulled with λ = 1"):
         assert all(apart("pfedgraph", words, case) == (0, 0, 0) for case in FOUND.cases)
 
@@ -74,6 +74,22 @@ def test_four_more_each_in_one_federation():
     for case in FOUND.cases:
         same = apart("spfl", "head at home but for resets", case)
         assert same == apart("spfl", "head at home", case)
+
+
+def test_fedbabu_lives_by_its_fine_tuning():
+    words = "all layers fine-tuned, five epochs"
+    for case, gain in zip(FOUND.cases, (8.5, 3.5)):
+        mean, low, _ = apart("fedbabu", words, case)
+        assert mean == pytest.approx(gain, abs=0.5) and low > 0
+    epochs = [FOUND.of("FedBABU", case)[0]["settings"]["epochs"] for case in FOUND.cases]
+    assert epochs == [1, 2]
+
+
+def test_cfl_s_weights_cannot_be_told_apart():
+    thresholds = "CFL, thresholds that split"
+    for case in FOUND.cases:
+        _, low, high = lead(FOUND, f"{thresholds}, weighted by samples", case, thresholds)
+        assert low <= 0 <= high
 
 
 def test_two_more_lie_just_above_zero():

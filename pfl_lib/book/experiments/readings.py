@@ -12,7 +12,10 @@ READINGS: dict[str, dict[str, dict[str, Any]]] = {
     "label-prior": {"smoothed with ten samples": {"smoothing": 10.0}},
     "pfedme": {"θ starts at w on every batch": {"restart": True}},
     "apfl": {"α moves with every step": {"adapt": "step"}},
-    "fedbabu": {"all layers fine-tuned": {"part": "all"}},
+    "fedbabu": {
+        "all layers fine-tuned": {"part": "all"},
+        "all layers fine-tuned, five epochs": {"part": "all", "ft_epochs": 5},
+    },
     "feddbe": {"momentum 0.1": {"momentum": 0.1}},
     "fedproto": {
         "mean square over samples": {"pull": "samples"},
@@ -31,6 +34,7 @@ READINGS: dict[str, dict[str, dict[str, Any]]] = {
     "cfl": {
         "thresholds that split": SPLIT,
         "thresholds that split, complete linkage": SPLIT | {"rule": "complete"},
+        "thresholds that split, weighted by samples": SPLIT | {"weighting": "sizes"},
     },
     "ifca": {"weighted by samples": {"weighting": "sizes"}},
     "pfedgraph": {
