@@ -78,6 +78,22 @@ def test_on_a_phone_the_contents_can_be_seen_and_opened(site, open_page):
         page.locator(contents).first.wait_for(state="hidden")
 
 
+def test_on_a_phone_nothing_lies_on_the_page_when_one_scrolls_back(site, open_page):
+    page = open_page(f"{site}/notebooks/04_fedamp.html", width=390, still=True)
+    for way in (3000, -600, -300):
+        page.evaluate(f"scrollBy(0, {way})")
+        page.wait_for_timeout(250)
+    assert not page.locator("#pst-back-to-top").is_visible()
+
+
+def test_after_a_search_without_matches_there_is_nothing_to_hide(site, open_page):
+    page = open_page(f"{site}/search.html?q=qwertyu")
+    page.wait_for_function("localStorage.getItem('sphinx_highlight_terms')")
+    page.goto(f"{site}/index.html")
+    page.wait_for_selector(".highlight-link", state="attached")
+    assert not page.locator(".highlight-link").is_visible()
+
+
 def test_the_front_door_is_the_welcome_itself(site, open_page):
     """No redirect: what a link checker or a chat sees at the root is the page."""
     with urllib.request.urlopen(f"{site}/") as answer:
