@@ -61,7 +61,7 @@ GONE = {
     "explore.attention_functions": "its functions are in pfl_lib.attention",
 }
 
-#: Fields of saved histories that have another name now.
+#: Fields of saved histories, and methods of algorithms, that have another name now.
 FIELDS = {"also": "extra_models"}
 #: Hyper-parameters that have another name now, by method.
 HYPER = {"per-fedavg": {"lr_inner": "inner_lr"}}
@@ -95,6 +95,25 @@ def renamed(former, function):
     forwarding.__name__ = forwarding.__qualname__ = former
     forwarding.__doc__ = f"Deprecated: use ``{function.__name__}``."
     return forwarding
+
+
+def moved(former, present):
+    """A former method that is now the function ``pfl_lib.present``."""
+
+    def forwarding(self, *args, **kwargs):
+        warn(former, f"pfl_lib.{present}")
+        return found(present)(self, *args, **kwargs)
+
+    forwarding.__doc__ = f"Deprecated: use ``pfl_lib.{present}``."
+    return forwarding
+
+
+def present_methods(cls):
+    """Have a class's own methods found under their present names; else nobody would call them."""
+    for former, present in FIELDS.items():
+        if former in vars(cls):
+            warn(f"{cls.__name__}.{former}", present, stacklevel=4)
+            setattr(cls, present, vars(cls)[former])
 
 
 def found(path):

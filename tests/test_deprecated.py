@@ -178,6 +178,28 @@ def test_former_hyper_parameters_fields_and_methods_warn_and_work(tmp_path):
         assert data.normalised(data.x[:1]).equal(data.normalized(data.x[:1]))
 
 
+def test_a_partition_still_draws_itself():
+    data = pfl_lib.data.load("digits")
+    clients = pfl_lib.partition.iid(data, clients=3)
+    with pytest.warns(DeprecationWarning, match="use pfl_lib.book.plots.partition_bubbles"):
+        ax = clients.draw(data, part="test")
+    assert ax.get_xlabel() == "client"
+
+
+def test_a_method_of_yours_with_a_former_step_is_not_passed_over():
+    """Nobody would call ``also`` any more, and the run would not say so."""
+    with pytest.warns(DeprecationWarning, match=r"Mine.also is deprecated .* use extra_models"):
+
+        class Mine(pfl_lib.methods.FedAvg):
+            name, label = "mine", "Mine"
+
+            def also(self, state, fed):
+                return {"twice": 2 * self.personal(state, fed)}
+
+    history = pfl_lib.run(Mine(), pfl_lib.example(), 1, progress=False)
+    assert list(history.extra_models) == ["twice"]
+
+
 def test_a_renamed_function_warns_and_works():
     def doubled(x):
         return 2 * x

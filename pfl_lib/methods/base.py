@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from pfl_lib import _check
+from pfl_lib import _check, _deprecated
 from pfl_lib.federation import Federation
 from pfl_lib.work import train
 
@@ -127,6 +127,10 @@ class Algorithm:
     needs_groups: ClassVar[bool] = False  # does it need clients whose groups are known?
     #: hyper-parameters without a usable default, with examples
     needs: ClassVar[Mapping[str, Any]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        _deprecated.present_methods(cls)
 
     def __post_init__(self) -> None:
         """Check the hyper-parameters; a subclass with further checks calls this, too."""

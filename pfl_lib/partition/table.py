@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pfl_lib import _check
+from pfl_lib import _check, _deprecated
 from pfl_lib.data.own import read_arrays
 
 
@@ -86,6 +86,8 @@ class Partition:
             raise ValueError(f"data must have class labels to be counted; {data.name} has targets")
         rows = [torch.bincount(data.y[i], minlength=len(data.classes)) for i in getattr(self, part)]
         return torch.stack(rows)
+
+    draw = _deprecated.moved("Partition.draw", "book.plots.partition_bubbles")
 
     def check_source(self, data):
         """Raise an error if this partition was made for another data set than ``data``.
