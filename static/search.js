@@ -41,7 +41,7 @@
     newcomer: "notebooks/own_clients",
     newcomers: "notebooks/own_clients",
     liars: "notebooks/12b_trust",
-    "differential privacy": "notebooks/12_privacy",
+    "differential privacy": "notebooks/12c_guarantees",
     "own data": "notebooks/own_clients",
   };
   // ... and then by the chapter where it is at home.

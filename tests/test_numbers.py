@@ -131,7 +131,7 @@ def test_chapters_are_numbered_as_their_files():
     assert chapter_number("notebooks/04_fedamp") == "4"
     assert chapter_number("notebooks/03b_judging") == "3b"
     assert chapter_number("notebooks/10_fedala") == "10"
-    assert chapter_number("notebooks/network") == "12c"
+    assert chapter_number("notebooks/network") == "12d"
     assert chapter_number("notebooks/speed") is None
     assert chapter_number("notebooks/experiments/own_edge") is None
     found = [number for page in chapters.in_order() if (number := chapter_number(page))]

@@ -14,7 +14,7 @@ import re
 from docutils import nodes
 
 CHAPTER = re.compile(r"notebooks/0*(\d+[a-z]?)_\w+$")
-NAMED = {"notebooks/network": "12c", "notebooks/own_clients": "13b"}
+NAMED = {"notebooks/network": "12d", "notebooks/own_clients": "13b"}
 
 
 def chapter_number(page):

@@ -78,6 +78,10 @@ SITUATIONS = {
         "client 5 sends its model with the sign turned: who notices?",
         "m=fedavg&b=fedamp&d=alike&liar=5",
     ),
+    "12c_guarantees": (
+        "what is cooperation worth, before any noise is paid for?",
+        "m=separate&b=fedavg-ft&d=classes&h=2",
+    ),
     "13_which": (
         "draw the map: who wins for how much data, and how much disagreement?",
         "look=map&m=fedavg&b=ditto",

@@ -93,7 +93,7 @@ FOUND = {  # what is asked: the pages that must be among the first so many
     "how do I run it": (["book/run"], 3),
     "which method": (["notebooks/13_which"], 1),
     "newcomers": (["notebooks/own_clients", "notebooks/13_which"], 2),
-    "DP": (["notebooks/12_privacy", "book/glossary"], 3),
+    "DP": (["notebooks/12c_guarantees", "book/glossary"], 3),
     "Byzantine": (["notebooks/12b_trust"], 1),
     "label prior": (["book/glossary", "notebooks/11_family", "notebooks/reference/label-prior"], 3),
     "my own data": (["notebooks/own_clients"], 1),
