@@ -51,7 +51,8 @@ def defences():
     others = [pfl_lib.algorithm(n) for n in ("fedrep", "fedala")]
     amp = [pfl_lib.algorithm(n, self_weight=0.2) for n in ("fedamp", "heurfedamp")]
     more = [pfl_lib.algorithm(n) for n in
-            ("fedacs", "spfl", "cfl", "ifca", "fedfomo", "separate")]  # fmt: skip
+            ("fedacs", "spfl", "cfl", "ifca", "oracle-groups", "fedfomo", "apple", "pfedgraph",
+             "fedpac", "fedasync", "fedbuff", "plga", "separate")]  # fmt: skip
     return [plain, *careful, others[0], robust(others[0]), others[1], robust(others[1]), *amp,
             *more]  # fmt: skip
 

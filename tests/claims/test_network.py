@@ -18,6 +18,25 @@ def test_every_method_ends_in_the_bits_of_one_process(where):
         assert row["largest difference"] == 0 and row["same accuracy"], row["method"]
 
 
+def test_a_larger_model_costs_what_its_bytes_cost():
+    """Processor time, which other work on the machine changes less than the clock."""
+    size = MEASURED["size"]["models"]
+    small, large = size["mlp"], size["resnet18"]
+    for found in (small, large):
+        assert all(row["largest difference"] == 0 for row in found["rows"])
+    used = "processor seconds an exchange"
+    millions = (large["parameters"] - small["parameters"]) / 1e6
+    assert millions > 10 and 0.4 < (large[used] - small[used]) / millions < 0.6
+
+
+def test_nodes_that_stay_awake_spend_less_than_a_tenth_of_what_flowers_own_do():
+    stock = MEASURED["stock"]
+    used = "processor seconds an exchange"
+    assert stock[used] > 10 * stock["beside"][used]
+    for found in (stock, stock["beside"]):
+        assert all(row["largest difference"] == 0 for row in found["rows"])
+
+
 @pytest.mark.parametrize("where", ["simulation", "network"])
 def test_four_methods_move_what_is_counted_on_paper_and_fedala_more(where):
     rows = MEASURED[where]["rows"]

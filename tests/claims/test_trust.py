@@ -70,11 +70,35 @@ def test_cfl_is_fedavg_here_for_it_splits_no_cluster_so_early(honest):
         assert {**row, "method": "FedAvg"} == honest["FedAvg", attack]
 
 
-def test_of_all_methods_ifca_falls_deepest_to_long_models(honest):
+def test_of_all_methods_apple_falls_deepest_to_long_models_and_ifca_far(honest):
     long = "ten times as long"
     for method, attack in honest:
-        if attack == long and method != "IFCA":
-            assert above(honest[method, long], honest["IFCA", long]), method
+        if attack == long and method != "APPLE":
+            assert above(honest[method, long], honest["APPLE", long]), method
+    assert above(honest["FedAvg", long], honest["IFCA", long])
+
+
+def test_known_groups_do_not_help_where_a_liar_sits_in_each(honest):
+    for attack in ("sign turned", "ten times as long"):
+        assert above(honest["Separate", attack], honest["Oracle groups", attack])
+
+
+def test_pfedgraph_and_fedamp_do_not_notice_these_liars(honest):
+    for method in ("pFedGraph", "FedAMP"):
+        rows = [row for (name, attack), row in honest.items() if name == method]
+        assert len(rows) == 6
+        for row in rows:
+            assert meet(row, honest[method, "nobody lies"])
+            assert abs(row["mean"] - honest[method, "nobody lies"]["mean"]) < 0.01
+
+
+def test_who_takes_in_each_model_as_it_comes_falls_to_turned_signs(honest):
+    for method in ("FedAsync", "FedBuff", "PLGA"):
+        assert above(honest["Separate", "sign turned"], honest[method, "sign turned"])
+        assert (
+            honest["Separate", "sign turned"]["mean"] > 0.2 + honest[method, "sign turned"]["mean"]
+        )
+    assert above(honest["Separate", "wrong labels"], honest["FedAsync", "wrong labels"])
 
 
 def test_krum_pays_for_its_safety(honest):
