@@ -611,7 +611,7 @@ TABLE = {
     "privacy.private": Row(
         privacy.private, {"method": "fedavg", "clip": 1.0, "noise": 0.1},
         {"method": ("separate", "unknown", None, 3), "clip": POSITIVE, "noise": NOT_NEGATIVE,
-         "seed": FROM_ZERO},
+         "seed": FEW},
     ),
     "privacy.PrivateUploads": Row(
         lambda fed, clip=1.0, noise=1.0, seed=0: privacy.PrivateUploads(fed, clip, noise, seed),
