@@ -84,7 +84,8 @@ def missing(way):
     if environment is None:
         return ""
     remedies = []
-    if checkout and not Path(os.environ.get(checkout, "") or "/nowhere").is_dir():
+    named = checkout and os.environ.get(checkout)
+    if checkout and not (named and Path(named).is_dir()):
         remedies.append(f"name a checkout: {checkout}=/path/to/{label} make race")
     if not python_of(way).exists() or not (python_of(way).parents[1] / ".installed").exists():
         remedies.append(f"benchmarks/race/install.sh {environment}")
