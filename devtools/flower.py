@@ -75,18 +75,23 @@ def many(clients):
     return plan(RUNS[:2], clients, **PATIENT)
 
 
-def crowd(taking=100):
-    """Simulated clients by the thousand, five digits each, of whom a hundred take part in a round;
-    the same in one process ends in the same numbers."""
+def crowd(taking=20):
+    """Simulated clients by the thousand, five digits each, of whom a few take part in a round; the
+    same in one process ends in the same numbers.
+
+    Stored after each size: the largest may take longer than one waits for.
+    """
+    os.environ.setdefault("RAY_DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES", str(500 * 10**6))
     found = {}
     for clients in (100, 1_000, 10_000):
         dealt = {"name": "grouped", "group_clients": clients // 5, "group_sizes": 5, "test_size": 1}
         run = {"algorithm": "fedavg", "rounds": 3, "participation": taking / clients}
         the_plan = Plan(
             "mnist", dealt, "logistic_regression", {"lr": 0.05, "batch_size": 5, "engine": "loop"},
-            ({**run, "test_clients": list(range(taking))},), timeout=2000.0, wait=2000.0,
+            ({**run, "test_clients": list(range(taking))},), timeout=3000.0, wait=3000.0,
         )  # fmt: skip
         found[clients] = measure(the_plan, clients, simulation=True)
+        store("crowd", {"taking part": taking, "by clients": found})
     return {"taking part": taking, "by clients": found}
 
 
@@ -102,11 +107,11 @@ def measure(the_plan, clients=CLIENTS, **options):
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as out, LocalNetwork(clients, **options) as network:
         number = network.submit(the_plan, out)
-        wait_for(out, lambda e: e.get("asked") == "train")
+        wait_for(network, out, lambda e: e.get("asked") == "train", the_plan.wait + 900)
         load = os.getloadavg()[0]
         meter = Meter(network, out, the_plan)
         record = network.wait(number, out, seconds=3000)
-        each = meter.end()
+        each, memory = meter.end(), network.memory()
         superlink_bytes = None if options.get("simulation") else network.bytes_of(number)
         exchanges = [len(one["traffic"]) for one in record["runs"]]  # tests are exchanges too
         states = [load_file(Path(out) / one["state"]) for one in record["runs"]]
@@ -119,6 +124,7 @@ def measure(the_plan, clients=CLIENTS, **options):
         "superlink bytes": superlink_bytes,
         "processor seconds an exchange": round(sum(each) / sum(exchanges), 3),
         "load at the first round": round(load, 1),
+        "memory MB": round(memory / 1e6),
         "meeting": record["meeting"],
         "seconds": round(time.monotonic() - began, 1),
         "ended by force": len(network.forced),
@@ -157,9 +163,9 @@ def row(the_plan, fed, one, state):
     """One method: does it agree, what was sent, how long did it take."""
     method, rounds = the_plan.method(one["run"]), one["run"]["rounds"]
     for _ in range(2):  # the first time torch loads what it needs; the second is timed
-        began = time.monotonic()
+        began, used = time.monotonic(), time.process_time()
         here = pfl_lib.run(method, fed, **the_plan.options(one["run"]), progress=False)
-        alone = time.monotonic() - began
+        alone, used = time.monotonic() - began, time.process_time() - used
     work = [t for t in one["traffic"] if t["kind"] == "train"]
     return {
         "method": method.label,
@@ -175,6 +181,7 @@ def row(the_plan, fed, one, state):
         "seconds an exchange": [t["seconds"] for t in work],
         "seconds": one["seconds"],
         "seconds in one process": round(alone, 3),
+        "processor seconds in one process": round(used, 3),
         "lost": [t["lost"] for t in work if t["lost"]],
     }
 
@@ -212,7 +219,7 @@ def worker(victim=1, rounds=4):
     the_plan = plan(runs, timeout=20.0, wait=400.0)
     with tempfile.TemporaryDirectory() as out, LocalNetwork(CLIENTS) as network:
         number = network.submit(the_plan, out)
-        wait_for(out, lambda e: e.get("asked") == "train" and e["round"] == 1)
+        wait_for(network, out, lambda e: e.get("asked") == "train" and e["round"] == 1)
         network.kill_worker(victim)
         record = network.wait(number, out, seconds=900)
         one = record["runs"][0]
@@ -256,10 +263,10 @@ def death(victim=1, round_=1, rounds=4):
     with tempfile.TemporaryDirectory() as out, LocalNetwork(CLIENTS) as network:
         number = network.submit(the_plan, out)
         began = time.monotonic()
-        wait_for(out, lambda e: e.get("asked") == "train" and e["round"] == round_)
+        wait_for(network, out, lambda e: e.get("asked") == "train" and e["round"] == round_)
         network.kill_node(victim)
         story.append(["killed", round(time.monotonic() - began, 1)])
-        wait_for(out, lambda e: e.get("answered") == "train" and e["lost"])
+        wait_for(network, out, lambda e: e.get("answered") == "train" and e["lost"])
         story.append(["missed", round(time.monotonic() - began, 1)])
         network.start_node(victim)
         story.append(["started again", round(time.monotonic() - began, 1)])
@@ -290,13 +297,18 @@ def by_hand(the_plan, who):
     return state
 
 
-def wait_for(out, wanted, seconds=900):
-    """Wait until the server notes something that is ``wanted``."""
+def wait_for(network, out, wanted, seconds=900):
+    """Wait until the server of the newest run notes something that is ``wanted``."""
     events, end = Path(out) / "events.jsonl", time.monotonic() + seconds
     while time.monotonic() < end:
+        over = (Path(out) / "record.json").exists()  # looked for first: nothing is noted after it
         lines = events.read_text().splitlines() if events.exists() else []
         if any(wanted(json.loads(line)) for line in lines if line.endswith("}")):
             return
+        if over:
+            error = json.loads((Path(out) / "record.json").read_text()).get("error", "")
+            raise RuntimeError(f"the run ended before what was waited for. {error}".rstrip())
+        network.check(network.newest, out)
         time.sleep(0.05)
     raise TimeoutError("the run never came to the point that was waited for")
 
@@ -520,7 +532,7 @@ def bad_line(network, the_plan, out):
 
 def short_cut(network, the_plan, out):
     """One cable carries nothing for eight seconds, in the middle of a round."""
-    wait_for(out, is_training(1))
+    wait_for(network, out, is_training(1))
     network.machines[1].cable.set(loss=1.0)
     time.sleep(8)
     network.machines[1].cable.set()
@@ -528,17 +540,17 @@ def short_cut(network, the_plan, out):
 
 def cut(network, the_plan, out):
     """One cable is pulled in the middle of a round, and put back when its client was missed."""
-    wait_for(out, is_training(1))
+    wait_for(network, out, is_training(1))
     network.machines[1].pull_the_plug()
     try:
-        wait_for(out, lambda e: e.get("answered") == "train" and "1" in e["lost"])
+        wait_for(network, out, lambda e: e.get("answered") == "train" and "1" in e["lost"])
     finally:
         network.machines[1].plug_in()
 
 
 def slow(network, the_plan, out):
     """One client takes eight seconds longer than the others."""
-    wait_for(out, is_training(1))
+    wait_for(network, out, is_training(1))
     network.kill_worker(2, signal.SIGSTOP)
     time.sleep(8)
     network.kill_worker(2, signal.SIGCONT)
@@ -546,17 +558,17 @@ def slow(network, the_plan, out):
 
 def too_slow(network, the_plan, out):
     """One client is so slow that its reply comes when nobody waits for it any more."""
-    wait_for(out, is_training(1))
+    wait_for(network, out, is_training(1))
     network.kill_worker(2, signal.SIGSTOP)
     try:
-        wait_for(out, lambda e: e.get("answered") == "train" and "2" in e["lost"])
+        wait_for(network, out, lambda e: e.get("answered") == "train" and "2" in e["lost"])
     finally:
         network.kill_worker(2, signal.SIGCONT)
 
 
 def link_dies(network, the_plan, out):
     """The SuperLink is killed, with the server's program; it comes back, the plan is sent again."""
-    wait_for(out, is_training(2))
+    wait_for(network, out, is_training(2))
     network.kill_link()
     time.sleep(5)
     network.start_link()
@@ -615,6 +627,14 @@ PARTS = {
 }
 
 
+def store(name, found):
+    """Write what a part found beside the command that measures it; the text."""
+    found = {"command": f"make flower PARTS={name}", **found}
+    text = json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+    atomic_write(RESULTS / f"{name}.json", lambda side: side.write_text(text))
+    return text
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="+", choices=[*PARTS, "all"])
@@ -626,16 +646,12 @@ def main():
     RESULTS.mkdir(parents=True, exist_ok=True)
     for name in PARTS if "all" in given.parts else given.parts:
         print(f"== {name}", flush=True)
-        about = {"command": f"make flower PARTS={name}"}
         try:
-            text = json.dumps({**about, **PARTS[name]()}, indent=1, ensure_ascii=False) + "\n"
+            print(store(name, PARTS[name]()))
         except PermissionError as error:
             if "all" not in given.parts:
                 raise
             print(f"{name} is left out: {error}")
-            continue
-        atomic_write(RESULTS / f"{name}.json", lambda side, text=text: side.write_text(text))
-        print(text)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ import importlib.util
 import io
 import json
 import math
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -933,6 +935,46 @@ def test_two_real_processes_agree_with_run(tmp_path):
     here = pfl_lib.run(plan.method(runs[0]), plan.federation(), 1, progress=False)
     assert here.accuracy == record["runs"][0]["history"]["accuracy"]
     assert network.forced == []
+
+
+@pytest.mark.parametrize(
+    "status, dead",
+    [("pending", False), ("starting", False), ("running", True), ("finished:failed", True)],
+)
+def test_a_server_that_is_dead_is_not_waited_for(tmp_path, monkeypatch, status, dead):
+    said = {"list": json.dumps({"runs": [{"status": status}]}), "log": "out of memory"}
+    network = LocalNetwork(2, simulation=True)
+    monkeypatch.setattr(network, "flwr", lambda what, *_: said[what])
+    monkeypatch.setattr(network, "log", lambda name: "nothing")
+    network.processes["link"] = subprocess.Popen(["sleep", "60"])  # without children
+    try:
+        if dead:
+            with pytest.raises(RuntimeError, match=r"ended without a result.*out of memory"):
+                network.wait("7", tmp_path, seconds=60)
+        else:  # it may still begin
+            with pytest.raises(RuntimeError, match="run 7 did not end"):
+                network.wait("7", tmp_path, seconds=0.1)
+    finally:
+        network.processes["link"].kill()
+        network.processes["link"].wait()
+    with pytest.raises(RuntimeError, match="the SuperLink has ended"):
+        network.wait("7", tmp_path, seconds=60)
+
+
+def test_a_server_that_lives_is_waited_for(tmp_path, monkeypatch):
+    network = LocalNetwork(2, simulation=True)
+    monkeypatch.setattr(network, "flwr", lambda *_: pytest.fail("nobody need be asked"))
+    monkeypatch.setattr(network, "log", lambda name: "nothing")
+    command = ["bash", "-c", "(exec -a flwr-simulation sleep 60) & wait"]
+    with subprocess.Popen(command, start_new_session=True) as link:
+        network.processes["link"] = link
+        try:
+            while not network._serving():
+                time.sleep(0.01)
+            with pytest.raises(RuntimeError, match="run 7 did not end"):
+                network.wait("7", tmp_path, seconds=0.1)
+        finally:
+            os.killpg(link.pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", '{"nothing": 1}'])

@@ -133,13 +133,13 @@ class GridTransport:
 
     def connect(self, clients, seconds):
         """Wait for ``clients`` clients; what each says about itself, by its number."""
-        end = time.monotonic() + seconds
+        began = time.monotonic()
         while True:
             self._send_hellos()
             self._read_hellos(strict=True)
-            if set(range(clients)) <= self.present or time.monotonic() > end:
+            if set(range(clients)) <= self.present or time.monotonic() > began + seconds:
                 return {i: self.profiles[i] for i in sorted(self.node_of)}
-            time.sleep(self.poll)
+            time.sleep(max(self.poll, Waits.pause(time.monotonic() - began)))  # thousands may come
 
     def refresh(self):
         """Update who is present.  Only nodes never seen before are worth waiting for."""

@@ -94,8 +94,9 @@ class RemoteFederation(ModelFederation):
         counts = [_sample_count(profiles[i], i) for i in range(clients)]
         own = {name: value for name, value in training.items() if name not in FOR_CLIENTS}
         super().__init__(model, _form(profiles), counts, device="cpu", **own)
+        agreed = agreement(self)
         for client, words in profiles.items():
-            if words.get("agreement") != agreement(self):
+            if words.get("agreement") != agreed:
                 raise ValueError(
                     f"client {client} has another model or other training settings than the "
                     "server; both must be given the same"
@@ -140,7 +141,8 @@ class RemoteFederation(ModelFederation):
         check_models(self, w, clients, split)
         result = {"accuracy": torch.full((len(clients),), torch.nan, dtype=self.dtype)}
         result["loss"] = result["accuracy"].clone()
-        here = [i for i in clients if i in self.transport.present]
+        present = self.transport.present  # made anew at each look
+        here = [i for i in clients if i in present]
         row_of = {i: row for row, i in enumerate(clients)}
         words = {"split": split}
         ask = {i: Parcel({"w": encode(w[row_of[i]])}, words) for i in here}
@@ -172,7 +174,8 @@ class RemoteFederation(ModelFederation):
     # ---- inside -----------------------------------------------------------------------------
 
     def _must_be_there(self, clients):
-        absent = [i for i in clients if i not in self.transport.present]
+        present = self.transport.present
+        absent = [i for i in clients if i not in present]
         if absent:
             raise ClientsLost(dict.fromkeys(absent, "not connected"))
 

@@ -22,6 +22,7 @@ BIN = Path(sys.executable).parent
 APP = Path(__file__).parent / "app"
 NODE = Path(__file__).parent / "node.py"
 NAME = "here"  # what the flwr command calls this SuperLink
+SERVERS = (b"flwr-serverapp", b"flwr-simulation")  # processes with the server's program in them
 
 
 class LocalNetwork:
@@ -47,6 +48,8 @@ class LocalNetwork:
         self.database = _check.flag("database", database)
         self.tls = None if tls is None else _check.path("tls", tls)
         self.processes, self.forced = {}, []
+        self.newest = None  # the number of the run that was submitted last
+        self._asked = 0.0  # when the SuperLink was last asked how a run is
 
     def __enter__(self):
         if not (BIN / "flower-superlink").exists():
@@ -137,19 +140,48 @@ class LocalNetwork:
         reply = json.loads(self.flwr(*command))
         if "run-id" not in reply:
             raise RuntimeError(f"flwr run: {reply}")
-        return str(reply["run-id"])
+        self.newest = str(reply["run-id"])
+        return self.newest
 
     def wait(self, run_id, out, seconds=600.0):
         """Wait for the end of a run; what the server wrote."""
         end = time.monotonic() + seconds
         while not (Path(out) / "record.json").exists():
-            if time.monotonic() > end or self.processes["link"].poll() is not None:
+            if time.monotonic() > end:
                 raise RuntimeError(f"run {run_id} did not end: {self.log('link')}")
+            self.check(run_id, out)
             time.sleep(0.2)
         record = json.loads((Path(out) / "record.json").read_text())
         if "error" in record:
             raise RuntimeError(record["error"])
         return record
+
+    def check(self, run_id, out):
+        """Refuse to wait for a run that is over without a result, with its last words.
+
+        The SuperLink is asked only while no process of the server's runs.  It may be about to begin
+        (Flower starts one again that took too long); if it has begun, it is dead, which the
+        SuperLink itself would notice a minute later.
+        """
+        if self.processes["link"].poll() is not None:
+            raise RuntimeError(f"run {run_id}: the SuperLink has ended: {self.log('link')}")
+        if self._serving() or time.monotonic() < self._asked + 3:
+            return
+        self._asked = time.monotonic()
+        reply = json.loads(self.flwr("list", NAME, "--run-id", run_id, "--format", "json"))
+        status = reply["runs"][0]["status"]
+        begun = status == "running" or status.startswith("finished")
+        if begun and not self._serving() and not (Path(out) / "record.json").exists():
+            said = self.flwr("log", run_id, NAME, "--show")[-2000:]
+            raise RuntimeError(
+                f"run {run_id}: the server's process has ended without a result ({status}); it "
+                f"said: {said}"
+            )
+
+    def _serving(self):
+        """Does a process run that has the server's program in it?"""
+        below = _descendants(self.processes["link"].pid)
+        return any(name in _command(pid) for pid in below for name in SERVERS)
 
     def bytes_of(self, run_id):
         """What went into and out of the SuperLink for this run, as the SuperLink counts it."""
@@ -162,6 +194,11 @@ class LocalNetwork:
         pids = [p for q in self.processes.values() for p in (q.pid, *_descendants(q.pid))]
         ticks = sum(sum(map(int, found[11:15])) for pid in pids if (found := _fields(pid)))
         return ticks / os.sysconf("SC_CLK_TCK")
+
+    def memory(self):
+        """The bytes that all processes of this network hold now, shared pages counted once."""
+        pids = [p for q in self.processes.values() for p in (q.pid, *_descendants(q.pid))]
+        return 1024 * sum(map(_kilobytes, pids))
 
     def flwr(self, *arguments):
         """Run the ``flwr`` command; what it printed."""
@@ -289,6 +326,15 @@ def _fields(pid):
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
         return None
+
+
+def _kilobytes(pid):
+    """A process's share of the memory it maps; 0 if it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
 
 def _stat(pid):
