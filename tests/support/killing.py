@@ -10,6 +10,7 @@ end.  Prints what happened as JSON.  `tests/test_kill.py` reads it, and so does 
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import time
@@ -118,8 +119,8 @@ def trial(name, fed, room, kills, chance, number):
         os.kill(pid, signal.SIGKILL)  # not yet waited for, so the number is still this child's
         killed += ended(pid) == -signal.SIGKILL
     if (folder / f"round-{ROUNDS:06d}.json").exists():  # the last kill left nothing to write
-        for file in folder.iterdir():
-            file.unlink()
+        shutil.rmtree(folder)  # with the half-written part that a kill may leave beside the record
+        folder.mkdir()
     moment = 2 * MOMENTS + number % MOMENTS if not folder.exists() else number % MOMENTS
     in_writing = ended(forked(doomed, moment, finish, name, fed, folder, room / "early"))
     if ended(forked(finish, name, fed, folder, room / "killed")) != 0:
