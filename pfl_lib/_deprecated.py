@@ -44,7 +44,9 @@ SPLIT = {
 NAMES = {
     "book.experiments.quick_run.taste": "book.experiments.quick_run.quick_run",
     "book.experiments.taste": "book.experiments.quick_run.quick_run",
+    "book.plots.colour_of": "book.plots.color_of",
     "book.plots.inside_share": "metrics.inside_share",
+    "book.theory.bistable_centres": "book.theory.bistable_centers",
     "checkpoints.write_aside": "checkpoints.atomic_write",
     "faults.Around": "faults.FederationWrapper",
     "federation.CACHE": "local.federation.CACHE",

@@ -11,13 +11,13 @@ EDGE = 2.0**-25  # uniform numbers are multiples of 2⁻²⁴; 0 would become mi
 
 def gradient_with_terms(g: Tensor, s: Mapping[str, Tensor], in_place: bool = False) -> Tensor:
     """The loss gradient ``g`` at ``s["w"]`` with whichever of penalty, correction and mask ``s``
-    holds: (g + strength·(w − centre) + correction)·mask.
+    holds: (g + strength·(w − center) + correction)·mask.
 
     Every engine gets its terms from here.  ``in_place`` writes into ``g``.
     """
     out = g if in_place else None
-    if "centre" in s:
-        g = proximal_gradient(g, s["w"], s["centre"], s["strength"], out=out)
+    if "center" in s:
+        g = proximal_gradient(g, s["w"], s["center"], s["strength"], out=out)
     if "correction" in s:
         g = torch.add(g, s["correction"], out=out)
     if "mask" in s:
@@ -26,10 +26,10 @@ def gradient_with_terms(g: Tensor, s: Mapping[str, Tensor], in_place: bool = Fal
 
 
 def proximal_gradient(
-    g: Tensor, w: Tensor, centre: Tensor, strength: float | Tensor, out: Tensor | None = None
+    g: Tensor, w: Tensor, center: Tensor, strength: float | Tensor, out: Tensor | None = None
 ) -> Tensor:
-    """∇F(w) + strength·(w − centre), the gradient of F(w) + (strength/2)·‖w − centre‖²."""
-    return torch.add(g, strength * (w - centre), out=out)
+    """∇F(w) + strength·(w − center), the gradient of F(w) + (strength/2)·‖w − center‖²."""
+    return torch.add(g, strength * (w - center), out=out)
 
 
 def private_gradient(objective, w, batch, client, mask=None):

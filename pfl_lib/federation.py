@@ -195,7 +195,7 @@ def check_work(fed: Federation, work: Work, clients: Sequence[int]) -> None:
         raise ValueError(f"models must have {fed.d} parameters, got shape {tuple(w.shape)}")
     if w.dtype != fed.dtype:
         raise TypeError(f"models must be {fed.dtype} as the federation is, got {w.dtype}")
-    for name in ("centre", "correction"):
+    for name in ("center", "correction"):
         if name in work.rows and work.rows[name].shape != w.shape:
             raise ValueError(
                 f"{name} must have the models' shape {tuple(w.shape)}, "

@@ -113,7 +113,7 @@ TOLD: dict[str, "Told"] = {}  # what each step declares about privacy
 
 
 class Prox(NamedTuple):
-    """The penalty (strength / 2)·‖w − centre‖², one centre per client.
+    """The penalty (strength / 2)·‖w − center‖², one center per client.
 
     >>> import pfl_lib
     >>> from pfl_lib.work import train
@@ -125,7 +125,7 @@ class Prox(NamedTuple):
     True
     """
 
-    centre: Tensor
+    center: Tensor
     strength: float | Tensor
 
 
@@ -340,7 +340,7 @@ def train(
     if prox is not None:
         given = _checked_strength(prox, len(start))
         strength = torch.as_tensor(given, dtype=fed.dtype, device=fed.device)
-        rows |= {"centre": prox.centre, "strength": strength.expand(len(start))}
+        rows |= {"center": prox.center, "strength": strength.expand(len(start))}
         _warn_of_overshooting(fed, given, options)
     if correction is not None:
         rows["correction"] = correction
@@ -361,7 +361,7 @@ class DeprecatedTrain:
 def _checked_strength(prox: Prox, clients: int) -> float | Tensor:
     """The strength of ``prox``: a float, or a tensor, whose values are not read."""
     if not isinstance(prox, Prox):
-        raise TypeError(f"prox must be a Prox(centre, strength), got {prox!r}")
+        raise TypeError(f"prox must be a Prox(center, strength), got {prox!r}")
     strength = prox.strength
     if not isinstance(strength, Tensor):
         return _check.non_negative("strength", strength)
@@ -387,7 +387,7 @@ def _checked_mask(fed: Any, mask: Tensor) -> Tensor:
 
 
 def _warn_of_overshooting(fed: Any, strength: Any, options: Mapping[str, Any]) -> None:
-    """The penalty adds strength·(w − centre) to the gradient: SGD diverges if lr·strength > 2."""
+    """The penalty adds strength·(w − center) to the gradient: SGD diverges if lr·strength > 2."""
     if isinstance(strength, Tensor) and strength.device.type != "cpu":
         return  # reading it would synchronize with the GPU
     if (options.get("optimizer") or fed.settings.optimizer) != "sgd":

@@ -151,7 +151,7 @@ def test_a_client_over_the_network_answers_from_its_device(clients):
         options = {"device": device, "engine": "loop", "batch_size": 8, "model": "mlp"}
         me = OneClient(1, parts.m, *own, **options)
         w = torch.full((1, me.d), 0.01)
-        rows = {"w": w, "centre": w + 1, "strength": torch.tensor([0.5])}
+        rows = {"w": w, "center": w + 1, "strength": torch.tensor([0.5])}
         work = Work(rows, shared={"mask": torch.ones(me.d)})
         ask = [("train", pack_work(work, 0, 0)), ("train", pack_work(work, 0, 0, torch.arange(5)))]
         ask.append(("evaluate", Parcel({"w": encode(w[0])})))

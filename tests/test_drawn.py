@@ -57,8 +57,8 @@ def palettes():
 
 
 def contrast(a, b):
-    def light(colour):
-        parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    def light(color):
+        parts = [int(color[k : k + 2], 16) / 255 for k in (1, 3, 5)]
         parts = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
         return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
 
@@ -68,10 +68,10 @@ def contrast(a, b):
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_words_can_be_told_from_the_paper(mode):
-    colours = palettes()[mode]
+    colors = palettes()[mode]
     for meaning in ("ink", "mute", "g1", "g2", "g3", "msg", "hot"):
-        assert contrast(colours[meaning], colours["paper"]) >= 4.5, meaning
-    assert set(colours) == set(kit.MEANINGS)
+        assert contrast(colors[meaning], colors["paper"]) >= 4.5, meaning
+    assert set(colors) == set(kit.MEANINGS)
 
 
 # --------------------------------------------------------------------------------- in the pages

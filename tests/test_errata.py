@@ -142,8 +142,8 @@ def test_tables_point_to_errata_that_exist():
 
 def quadratics(m=5, d=3, seed=1):
     """m clients with losses ½Σh(w − c)²: their h and c, two groups."""
-    centre = normal(m, d, seed=seed) * 0.3 + 2 * (torch.arange(m) > m // 2)[:, None]
-    return uniform(0.5, 2, m, d, seed=seed + 1), centre
+    center = normal(m, d, seed=seed) * 0.3 + 2 * (torch.arange(m) > m // 2)[:, None]
+    return uniform(0.5, 2, m, d, seed=seed + 1), center
 
 
 def forward_backward(W, h, c, A, alpha, lam, steps, factor=2):

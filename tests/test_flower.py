@@ -514,7 +514,7 @@ def test_an_array_of_another_shape_or_type_is_refused():
 
 
 def some_work(**options):
-    rows = {"w": torch.arange(6.0).view(2, 3), "centre": torch.arange(6.0).view(2, 3)}
+    rows = {"w": torch.arange(6.0).view(2, 3), "center": torch.arange(6.0).view(2, 3)}
     rows["strength"] = torch.tensor([0.5, 0.5])
     return Work(
         rows,
@@ -532,7 +532,7 @@ def test_work_comes_back_as_it_was_and_equal_arrays_travel_once():
     assert set(parcel.arrays) == {"rows.w", "rows.strength", "shared.mask"}
     work, round_, part = unpack_work(parcel, 3, torch.float32, most=10, samples=5)
     assert (round_, part) == (7, None)
-    assert torch.equal(work.rows["centre"], torch.tensor([[3.0, 4.0, 5.0]]))
+    assert torch.equal(work.rows["center"], torch.tensor([[3.0, 4.0, 5.0]]))
     assert torch.equal(work.rows["strength"], torch.tensor([0.5]))
     assert torch.equal(work.shared["mask"], torch.ones(3)) and work.numbers == {"a": 0.1}
     assert (work.step, work.epochs, work.steps, work.tag) == ("private descend", 2, None, "x")
@@ -552,7 +552,7 @@ def test_only_rows_that_changed_come_back():
         ({"words": {"round": -1}}, "round must be"),
         ({"words": {"round": 0, "evil": 1}}, "a work has no 'evil'"),
         ({"words": {"round": 0, "step": "os.system"}}, "step must be one of"),
-        ({"words": {"round": 0, "same.rows.centre": "rows.z"}}, "must be the same as an array"),
+        ({"words": {"round": 0, "same.rows.center": "rows.z"}}, "must be the same as an array"),
         ({"words": {"round": 0, "number.a": "1"}}, "number.a must be a number"),
         ({"arrays": {"rows.w": npy(FINE[:4])}}, "the model must be 6 numbers"),
         ({"arrays": {"rows.w": npy(FINE.astype(np.float64))}}, "the model must be 6 numbers"),

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from pfl_lib import attention
 from pfl_lib.book import theory
-from pfl_lib.book.theory import descend, laplacian, majoriser, norm2, self_weight_floor
+from pfl_lib.book.theory import descend, laplacian, majorizer, norm2, self_weight_floor
 from pfl_lib.formulas import attention_weights, fedamp_gradient, fedamp_objective, fedamp_weights
 from pfl_lib.methods import FedAMP
 
@@ -19,8 +19,8 @@ def normal(*shape, seed=0):
 def toy(seed, sigma=2.0, lam=1.0, m=6, curvature=(1.0, 0.2)):
     truth = torch.tensor([[-2.0, 1.0], [2.0, -1.0]]).double()[torch.arange(m) * 2 // m]
     H = torch.diag(torch.tensor(curvature, dtype=torch.float64))
-    centres = truth + 0.9 * normal(m, 2, seed=seed)
-    return theory.Quadratics(centres, attention.negative_exponential(sigma), lam, H=H)
+    centers = truth + 0.9 * normal(m, 2, seed=seed)
+    return theory.Quadratics(centers, attention.negative_exponential(sigma), lam, H=H)
 
 
 @pytest.mark.parametrize("name", attention.KINDS)
@@ -28,8 +28,8 @@ def test_the_laplacian_majorises_and_touches(name):
     A = attention.by_name(name, sigma=1.3)
     for seed in range(20):
         W, V = normal(5, 3, seed=seed), 2 * normal(5, 3, seed=100 + seed)
-        assert majoriser(V, W, A) >= fedamp_objective(V, A) - 1e-12
-        assert_close(majoriser(W, W, A), fedamp_objective(W, A))
+        assert majorizer(V, W, A) >= fedamp_objective(V, A) - 1e-12
+        assert_close(majorizer(W, W, A), fedamp_objective(W, A))
         assert_close(2 * laplacian(W, A) @ W, fedamp_gradient(W, A))
 
 

@@ -41,11 +41,11 @@ def everything(fed, who):
     """Training with a penalty, a correction and a mask, each different for each client."""
     w = fed.initial()[who]
     draw = torch.Generator().manual_seed(1)
-    centre = w + 0.1 * torch.randn(w.shape, generator=draw, dtype=fed.dtype)
+    center = w + 0.1 * torch.randn(w.shape, generator=draw, dtype=fed.dtype)
     correction = 0.01 * torch.randn(w.shape, generator=draw, dtype=fed.dtype)
     strength = torch.linspace(0.1, 1, len(who), dtype=fed.dtype)
     mask = torch.rand(fed.d, generator=draw) < 0.8
-    return train(fed, w, who, prox=Prox(centre, strength), correction=correction, mask=mask)
+    return train(fed, w, who, prox=Prox(center, strength), correction=correction, mask=mask)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -790,7 +790,7 @@ def test_wrong_rows_are_named_by_every_engine(data, unequal, engine):
     fed = federation(data, unequal, engine)
     w, who = fed.initial(), fed.everyone
     for wrong, options in {
-        "centre must have the models' shape": {"prox": Prox(w[:, :1], 1.0)},
+        "center must have the models' shape": {"prox": Prox(w[:, :1], 1.0)},
         "correction must have the models' shape": {"correction": w[:, :1]},
         r"mask must have shape \(7510,\)": {"mask": torch.ones_like(w)},
         "mask must be a tensor or a list": {"mask": "all"},

@@ -185,7 +185,7 @@ def finish(folder, welcome, base=""):
     script = static / "scripts" / "fontawesome.js"
     small_font(static)
     for path in (folder / "_images").glob("*.png"):
-        fewer_colours(path)
+        fewer_colors(path)
     for path in folder.rglob("*.html"):
         parts = path.relative_to(folder).parts
         if parts[0] in ("_static", "teaching", "download"):
@@ -203,7 +203,7 @@ def finish(folder, welcome, base=""):
     (folder / "404.html").write_text(lost, encoding="utf-8")
 
 
-def fewer_colours(path):
+def fewer_colors(path):
     """Write an opaque picture with a palette, where that is smaller."""
     with Image.open(path) as picture:
         seen_through = "A" in picture.getbands() and picture.getchannel("A").getextrema()[0] < 255

@@ -48,10 +48,10 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def colour_of(label, position=0):
+def color_of(label, position=0):
     """The colour of a method; methods without one of their own take the palette in turn.
 
-    >>> colour_of("FedAMP") == colour_of("FedAMP"), colour_of("a method of mine", position=2)
+    >>> color_of("FedAMP") == color_of("FedAMP"), color_of("a method of mine", position=2)
     (True, '#009E73')
     """
     return METHODS.get(label, PALETTE[position % len(PALETTE)])
@@ -159,11 +159,11 @@ def dumbbells(before, after, labels=("before", "after"), ax=None, title="", xlab
             gain = after[i] > before[i]
             line = {"color": PALETTE[5] if gain else "#999999", "lw": 2, "zorder": 1}
             ax.plot((before[i], after[i]), (y, y), **line)
-        for values, label, colour in (
+        for values, label, color in (
             (before, labels[0], "#555555"),
             (after, labels[1], PALETTE[5]),
         ):
-            ax.scatter(values[order], range(len(order)), s=42, color=colour, label=label, zorder=2)
+            ax.scatter(values[order], range(len(order)), s=42, color=color, label=label, zorder=2)
         ax.set_yticks(range(len(order)), [str(i + 1) for i in order])
         ax.set(xlabel=xlabel, ylabel="client", title=title)
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
@@ -183,8 +183,8 @@ def curves(histories, ax=None, title="", labels=None):
         ax = ax or plt.subplots(figsize=(7, 4))[1]
         for position, history in enumerate(histories):
             label = labels[position] if labels else history.label
-            colour = colour_of(label, position)
-            ax.plot(history.rounds, history.mean, color=colour, label=label)
+            color = color_of(label, position)
+            ax.plot(history.rounds, history.mean, color=color, label=label)
         ax.set(xlabel="round", ylabel="mean test accuracy of the clients", title=title)
         ax.legend(loc="lower right")
     return ax
@@ -222,9 +222,9 @@ def clients(histories, ax=None, title=""):
         for position, history in enumerate(histories):
             values = history.clients().sort().values
             spread = torch.linspace(-0.25, 0.25, len(values))
-            colour = colour_of(history.label, position)
-            ax.scatter(position + spread, values, s=24, color=colour, alpha=0.8)
-            ax.hlines(values.mean(), position - 0.35, position + 0.35, color=colour, lw=2)
+            color = color_of(history.label, position)
+            ax.scatter(position + spread, values, s=24, color=color, alpha=0.8)
+            ax.hlines(values.mean(), position - 0.35, position + 0.35, color=color, lw=2)
         ax.set_xticks(range(len(histories)), [h.label for h in histories], rotation=20, ha="right")
         ax.set(ylabel="test accuracy of one client", title=title)
     return ax
@@ -242,9 +242,9 @@ def strips(named, ax=None, title="", xlabel="mean test accuracy of the clients")
             ax = plt.subplots(figsize=(8, 1.2 + 0.5 * len(named)), layout="constrained")[1]
         for y, (name, values) in enumerate(named.items()):
             values = torch.as_tensor(values).detach().cpu().double()
-            colour = colour_of(name, y)
-            ax.scatter(values, [y] * len(values), s=46, color=colour, alpha=0.6, linewidths=0)
-            ax.vlines(values.mean(), y - 0.3, y + 0.3, color=colour, lw=2.5)
+            color = color_of(name, y)
+            ax.scatter(values, [y] * len(values), s=46, color=color, alpha=0.6, linewidths=0)
+            ax.vlines(values.mean(), y - 0.3, y + 0.3, color=color, lw=2.5)
         ax.set_yticks(range(len(named)), list(named))
         ax.set(xlabel=xlabel, title=title, ylim=(len(named) - 0.5, -0.5))
         ax.tick_params(axis="y", length=0)
@@ -264,12 +264,12 @@ def plane(points, groups, ax=None, messages=None, title="", label="client {}"):
     with plt.rc_context(STYLE):
         ax = ax or plt.subplots(figsize=(5, 4.4))[1]
         for i, (x, y) in enumerate(points.tolist()):
-            colour = PALETTE[int(groups[i]) % len(PALETTE)]
-            ax.scatter(x, y, s=90, color=colour, zorder=3)
+            color = PALETTE[int(groups[i]) % len(PALETTE)]
+            ax.scatter(x, y, s=90, color=color, zorder=3)
             ax.annotate(label.format(i + 1), (x, y), xytext=(7, 5), textcoords="offset points")
             if messages is not None:
                 u, v = messages[i].tolist()
-                arrow = {"arrowstyle": "->", "color": colour, "lw": 1.5, "shrinkA": 5}
+                arrow = {"arrowstyle": "->", "color": color, "lw": 1.5, "shrinkA": 5}
                 ax.annotate("", (u, v), (x, y), arrowprops=arrow)
         ax.set(xlabel="first parameter", ylabel="second parameter", title=title)
         ax.set_aspect("equal", adjustable="datalim")
@@ -290,9 +290,9 @@ def lines(named, ax=None, x=None, levels=None, title="", **axes):
         for position, (name, y) in enumerate(named.items()):
             dots = {"marker": "o", "markersize": 5} if len(y) <= 20 else {}
             at = range(len(y)) if x is None else x
-            ax.plot(at, y, color=colour_of(name, position), label=name, **dots)
+            ax.plot(at, y, color=color_of(name, position), label=name, **dots)
         for position, (name, height) in enumerate((levels or {}).items(), start=len(named)):
-            ax.axhline(height, color=colour_of(name, position), ls="--", label=name)
+            ax.axhline(height, color=color_of(name, position), ls="--", label=name)
         ax.set(title=title, **axes)
         ax.legend()
     return ax
@@ -321,7 +321,7 @@ def valley(h, c, paths=None, marks=None, box=None, ax=None, title=""):
             (x0, y0), (x1, y1) = (corner.tolist() for corner in box)
             ax.fill([x0, x1, x1, x0], [y0, y0, y1, y1], color=PALETTE[1], alpha=0.15, lw=0)
         for position, (name, path) in enumerate(paths.items()):
-            line = {"color": colour_of(name, position), "marker": "o", "markersize": 4}
+            line = {"color": color_of(name, position), "marker": "o", "markersize": 4}
             ax.plot(*torch.as_tensor(path).T, label=name, **line)
         for name, point in marks.items():
             ax.scatter(*point, color="black", s=45, zorder=4)
@@ -360,9 +360,9 @@ def gains(values, rows, columns, ax=None, title="", label="points gained"):
         for y, line in enumerate(grid.tolist()):
             for x, value in enumerate(line):
                 if value == value:  # not NaN
-                    colour = "white" if abs(value) > 0.6 * top else "black"
+                    color = "white" if abs(value) > 0.6 * top else "black"
                     text = f"{value:+.1f}".replace("-", "−")
-                    ax.text(x, y, text, ha="center", va="center", color=colour)
+                    ax.text(x, y, text, ha="center", va="center", color=color)
         ax.set_xticks(range(len(columns)), names)
         ax.set_yticks(range(len(rows)), rows)
         ax.set_title(title)
@@ -459,7 +459,7 @@ def partition_bubbles(partition, data, ax=None, part="train", title=None, top=No
     m, classes = counts.shape
     who, held = counts.nonzero(as_tuple=True)
     groups = torch.zeros(m, dtype=torch.int64) if partition.groups is None else partition.groups
-    colours = [PALETTE[g % len(PALETTE)] for g in groups[who].tolist()]
+    colors = [PALETTE[g % len(PALETTE)] for g in groups[who].tolist()]
     largest = int(counts.max())
     with plt.rc_context(STYLE):
         if ax is None:
@@ -470,7 +470,7 @@ def partition_bubbles(partition, data, ax=None, part="train", title=None, top=No
         cell = sorted(s / ax.figure.dpi for s in (box.width / (m + 1), box.height / (classes + 1)))
         diameter = 66 * min(1.5 * cell[0], cell[1])
         area = max(3.0, diameter) ** 2 * counts[who, held] / (top or largest)
-        ax.scatter(who, held, s=area.clamp(min=1.5), c=colours, alpha=0.85, linewidths=0)
+        ax.scatter(who, held, s=area.clamp(min=1.5), c=colors, alpha=0.85, linewidths=0)
         ax.set(xlim=(-0.8, m - 0.2), ylim=(-0.8, classes - 0.2), xlabel="client", ylabel="class")
         _number(ax.xaxis, m)
         if classes <= 20:
@@ -507,8 +507,8 @@ def family_map(names=None, here=()):
     low = [0, *torch.tensor(lines).cumsum(0).tolist()]
 
     def frame(who):
-        colour, line = DECIDERS[who]
-        return {"fc": f"{colour}30", "ec": colour, "lw": 1.5, "ls": line}
+        color, line = DECIDERS[who]
+        return {"fc": f"{color}30", "ec": color, "lw": 1.5, "ls": line}
 
     with plt.rc_context(STYLE):
         ax = plt.subplots(figsize=(10.2, 1.6 + 0.42 * low[-1]), layout="constrained")[1]
@@ -559,17 +559,17 @@ def two_settings(first, second, labels, ax=None, yardstick="Separate", title="")
         for y, method in enumerate(methods):
             ends = [results.mean(method) for results in (first, second)]
             ax.plot(ends, (y, y), color="#bbbbbb", lw=2, zorder=1)
-        for results, label, colour, marker in zip(
+        for results, label, color, marker in zip(
             (first, second), labels, (PALETTE[0], PALETTE[5]), ("o", "D")
         ):
             means = [results.mean(m) for m in methods]
-            style = {"color": colour, "zorder": 3, "marker": marker}
+            style = {"color": color, "zorder": 3, "marker": marker}
             ax.scatter(means, range(len(methods)), s=64, label=label, **style)
             for y, method in enumerate(methods):
                 seeds = [run["last"] for run in results.of(method)]
-                ax.plot(seeds, [y] * len(seeds), "|", color=colour, ms=11, mew=1.5)
+                ax.plot(seeds, [y] * len(seeds), "|", color=color, ms=11, mew=1.5)
             if yardstick in methods:
-                ax.axvline(results.mean(yardstick), color=colour, ls="--", lw=1, zorder=0)
+                ax.axvline(results.mean(yardstick), color=color, ls="--", lw=1, zorder=0)
         ax.set_yticks(range(len(methods)), methods)
         ax.set(xlabel="mean test accuracy of the clients", title=title)
         ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)

@@ -153,5 +153,5 @@ def draw_movements(named):
 def _movement(ax, window):
     """The first three channels, acceleration along three axes, at 50 Hz."""
     seconds = torch.arange(window.shape[1]) / 50
-    for curve, colour in zip(window[:3], plots.PALETTE):
-        ax.plot(seconds, curve, color=colour, lw=1.6)
+    for curve, color in zip(window[:3], plots.PALETTE):
+        ax.plot(seconds, curve, color=color, lw=1.6)

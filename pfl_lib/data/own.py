@@ -186,8 +186,8 @@ def moments(x):
         share = (
             np.bincount(x[:, channel].reshape(-1).numpy(), minlength=256) / x[:, channel].numel()
         )
-        centre = float(share @ level)
-        spread = math.sqrt(float(share @ (level - centre) ** 2))
-        mean.append(centre)
+        center = float(share @ level)
+        spread = math.sqrt(float(share @ (level - center) ** 2))
+        mean.append(center)
         std.append(spread if spread > 1e-6 else 1.0)  # a blank channel stays blank
     return tuple(mean), tuple(std)

@@ -21,7 +21,7 @@ from pfl_lib.local.parts import draws_of
 from pfl_lib.local.precision import in_precision
 from pfl_lib.work import STEPS, Batch, Work
 
-DESCEND_READS = ("w", "centre", "strength", "correction", "mask")  # of what a work's rows may hold
+DESCEND_READS = ("w", "center", "strength", "correction", "mask")  # of what a work's rows may hold
 
 
 def loop(task: Task) -> dict[str, Tensor]:

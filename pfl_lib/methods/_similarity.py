@@ -36,7 +36,7 @@ def squared_distances(W):
     # looking whether a pair is close would make a GPU wait: there, double precision at once
     precisions = (W.dtype, _wide(W)) if W.device.type == "cpu" else (_wide(W),)
     for products in precisions:
-        gram = _gram(W, products, centred=True)
+        gram = _gram(W, products, centered=True)
         length, close, blocks = gram.diagonal(), False, []
         for me, mine, rows in zip(own(W).split(ROWS), length.split(ROWS), gram.split(ROWS)):
             both = mine[:, None] + length[None, :]
@@ -61,7 +61,7 @@ def cosine_similarities(W):
             [0.0000, 0.0000, 0.0000]])
     """
     _check.models("W", W)
-    gram = _gram(W, _wide(W), centred=False)
+    gram = _gram(W, _wide(W), centered=False)
     squares = gram.diagonal()
     alive = squares > torch.finfo(squares.dtype).tiny
     length = torch.where(alive, squares, 1).sqrt()  # of a zero row: 0/1, hence cosine 0
@@ -107,7 +107,7 @@ def _bound_to_this_thread(W):
     )
 
 
-def _gram(W, products, centred):
+def _gram(W, products, centered):
     """W·Wᵀ with products in one precision and their sum over the blocks in double precision."""
     m, blocks = len(W), W.split(_COLUMNS, dim=1)
 
@@ -115,7 +115,7 @@ def _gram(W, products, centred):
         total = W.new_zeros((m, m), dtype=_wide(W))
         for block in blocks:
             block = block.to(products)
-            if centred:
+            if centered:
                 block = block - block.mean(0)
             total += block @ block.T
         return total

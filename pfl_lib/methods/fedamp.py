@@ -127,8 +127,8 @@ def fedamp_gradient(W, attention):
             [-0.1947,  0.1947]])
     """
     pull = _heard(W, attention, grad_factor=2)
-    centred = W - W.mean(0)  # differences only matter, and small numbers cancel less
-    return pull.sum(1, keepdim=True) * centred - pull @ centred
+    centered = W - W.mean(0)  # differences only matter, and small numbers cancel less
+    return pull.sum(1, keepdim=True) * centered - pull @ centered
 
 
 def proximal_step_quadratic(U, H, c, beta):

@@ -58,9 +58,9 @@ def test_eq_fedacs_select_without_a_threshold():
 
 def test_eq_fedacs_local():
     weights, _ = f.fedacs_weights(W4, 0.5)
-    centres = known("FedACS", "p=0.5 then Eq.(5), beta=0.1, F_i=0.5||w-c_i||^2: centres")
+    centers = known("FedACS", "p=0.5 then Eq.(5), beta=0.1, F_i=0.5||w-c_i||^2: centres")
     u = f.mix(weights, W4)
-    assert_known(f.fedacs_local(u, u - centres, lr=0.1), "FedACS", "p=0.5 then Eq.(5): w")
+    assert_known(f.fedacs_local(u, u - centers, lr=0.1), "FedACS", "p=0.5 then Eq.(5): w")
 
 
 @quick
@@ -164,8 +164,8 @@ def test_bad_input_is_named():
 @pytest.fixture
 def four():
     """The four models of the known answers, whose cosines have both signs."""
-    centres = known("FedACS", key("FedACS", "p=0.5 then Eq.(5), beta=0.1"))
-    return OneStep(h=torch.ones_like(centres), c=centres, start=known("FedACS", "W rows"))
+    centers = known("FedACS", key("FedACS", "p=0.5 then Eq.(5), beta=0.1"))
+    return OneStep(h=torch.ones_like(centers), c=centers, start=known("FedACS", "W rows"))
 
 
 def test_fedacs_eq4_and_eq5(four):

@@ -54,8 +54,8 @@ def test_similarities_are_permutation_equivariant(drawn):
 def test_float32_distances_of_close_models_far_from_zero():
     """Two groups far apart, differences of 1e-4 inside: every distance is good to 1e-5."""
     generator = torch.Generator().manual_seed(0)
-    centre = 100 * torch.randn(2, 1, 9000, generator=generator)
-    W = (centre + 1e-3 * torch.randn(2, 3, 9000, generator=generator)).reshape(6, -1)
+    center = 100 * torch.randn(2, 1, 9000, generator=generator)
+    W = (center + 1e-3 * torch.randn(2, 3, 9000, generator=generator)).reshape(6, -1)
     exact = ((W[:, None].double() - W[None].double()) ** 2).sum(-1)
     t = squared_distances(W)
     assert t.dtype == torch.float32

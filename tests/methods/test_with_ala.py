@@ -65,7 +65,7 @@ def test_with_ala_fedamp_starts_at_the_mix_and_is_pulled_to_the_message(federati
     state = method.round(go(method, fed, 1), here, fed.everyone)
     (rows,) = (work.rows for work, _ in asked if work.step == "descend")
     assert torch.equal(rows["w"], state.ala_begin)
-    assert torch.equal(rows["centre"], state.u)
+    assert torch.equal(rows["center"], state.u)
     assert not torch.equal(state.ala_begin, state.u)
     assert torch.equal(state.ala_own, state.w) and torch.equal(method.personal(state, fed), state.w)
 
@@ -110,7 +110,7 @@ def test_with_ala_dittos_personal_model_is_tied_to_the_mix(federation):
     state = method.round(go(method, fed, 1), here, fed.everyone)
     shared, personal = (work.rows for work, _ in asked if work.step == "descend")
     assert torch.equal(shared["w"], state.ala_begin)
-    assert torch.equal(personal["centre"], state.ala_begin)
+    assert torch.equal(personal["center"], state.ala_begin)
     assert not torch.equal(state.ala_begin[0], state.ala_begin[1])
     assert torch.equal(method.personal(state, fed), state.v)
 

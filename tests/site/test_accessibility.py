@@ -29,10 +29,10 @@ VIOLATIONS = """(more) => axe.run({exclude: [['dt.sig dl']]}, {resultTypes: ['vi
       || ['heading-order', 'skip-link', 'page-has-heading-one'].includes(v.id))
     .map(v => `${v.id} (${v.impact}): ` + v.nodes.slice(0, 3).map(n => n.target.join(' '))))"""
 AT_ONCE = "*, *::before, *::after { transition: none !important }"  # half-faded colours are none
-COLOURS = {"runOnly": ["color-contrast", "link-in-text-block"]}  # all that differs by night
+COLORS = {"runOnly": ["color-contrast", "link-in-text-block"]}  # all that differs by night
 # axe looks at every word for longer than at all the rest: test_site measures the text of every
 # page, by day and by night, and axe what surrounds it, on a page of each kind
-NO_COLOURS = {"rules": {"color-contrast": {"enabled": False}}}
+NO_COLORS = {"rules": {"color-contrast": {"enabled": False}}}
 KINDS = ["book/intro", "notebooks/play", "notebooks/04_fedamp", "notebooks/experiments/fedala_main"]
 KINDS += ["book/api/federation", "book/glossary", "book/teaching"]
 THE_REST = ["search.html", "genindex.html", f"teaching/{formula_sheet.NAME}"]
@@ -59,16 +59,16 @@ def look(tab, address):
 @pytest.mark.parametrize("name", PAGES, ids=IDS)
 def test_page_is_accessible(site, tab, name):
     look(tab, f"{site}/{name}.html")
-    assert tab.evaluate(VIOLATIONS, NO_COLOURS) == []
+    assert tab.evaluate(VIOLATIONS, NO_COLORS) == []
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_colours_can_be_read(site, tab, name):
     look(tab, f"{site}/{name}.html")
-    assert tab.evaluate(VIOLATIONS, COLOURS) == [], "in light mode"
+    assert tab.evaluate(VIOLATIONS, COLORS) == [], "in light mode"
     tab.emulate_media(color_scheme="dark")
     tab.wait_for_function("document.documentElement.dataset.theme === 'dark'")
-    assert tab.evaluate(VIOLATIONS, COLOURS) == [], "in dark mode"
+    assert tab.evaluate(VIOLATIONS, COLORS) == [], "in dark mode"
 
 
 @pytest.mark.parametrize("name", [*KINDS, "book/notation"])
@@ -79,7 +79,7 @@ def test_a_phone_is_accessible_too(site, tab, name):
     tab.goto(f"{site}/{name}.html")
     settled(tab)
     tab.evaluate(AXE)
-    found = tab.evaluate(VIOLATIONS, NO_COLOURS)
+    found = tab.evaluate(VIOLATIONS, NO_COLORS)
     tab.set_viewport_size({"width": 1280, "height": 900})
     assert found == []
 
@@ -99,7 +99,7 @@ def test_axe_would_see_what_is_wrong(tab):
         '<html lang="en"><title>t</title><main><h1>a</h1><p style="color: #aaa">pale</p>'
     )
     tab.evaluate(AXE)
-    assert any("contrast" in found for found in tab.evaluate(VIOLATIONS, COLOURS))
+    assert any("contrast" in found for found in tab.evaluate(VIOLATIONS, COLORS))
 
 
 def test_keyboard_sees_where_it_is_and_can_skip_the_menu(site, open_page):

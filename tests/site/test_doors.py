@@ -37,13 +37,13 @@ def test_figures_weigh_a_third_and_look_the_same(tmp_path):
     for place in (path, before):
         figure.savefig(place)
     plt.close(figure)
-    pfl_light.fewer_colours(path)
+    pfl_light.fewer_colors(path)
     assert path.stat().st_size < 0.7 * before.stat().st_size
     with Image.open(path) as few, Image.open(before) as many:
         apart = ImageChops.difference(few.convert("RGB"), many.convert("RGB"))
     assert max(high for _, high in apart.getextrema()) < 30
     held = path.read_bytes()
-    pfl_light.fewer_colours(path)  # once is enough
+    pfl_light.fewer_colors(path)  # once is enough
     assert path.read_bytes() == held
 
 
@@ -51,7 +51,7 @@ def test_a_picture_that_can_be_seen_through_stays_as_it_is(tmp_path):
     path = tmp_path / "glass.png"
     Image.new("RGBA", (8, 8), (255, 0, 0, 100)).save(path)
     held = path.read_bytes()
-    pfl_light.fewer_colours(path)
+    pfl_light.fewer_colors(path)
     assert path.read_bytes() == held
 
 

@@ -556,17 +556,17 @@ def test_theme_follows_the_book_and_the_notebook(show):
 def test_colours_have_contrast():
     css = explore.FedAMPPlane._css
     for theme in re.findall(r"\.pfl-explorer(?:\.pfl-dark)? \{(.*?)\}", css, re.S)[:2]:
-        colour = dict(re.findall(r"--([a-z-]+): (#\w{6})", theme))
+        color = dict(re.findall(r"--([a-z-]+): (#\w{6})", theme))
         for ink in ("ink", "soft", "accent", "alarm"):
-            assert contrast(colour[ink], colour["paper"]) >= 4.5
-        assert contrast(colour["ink"], colour["shade"]) >= 4.5
-        assert contrast(colour["track"], colour["paper"]) >= 3
-        assert contrast(colour["accent"], colour["on-accent"]) >= 4.5
+            assert contrast(color[ink], color["paper"]) >= 4.5
+        assert contrast(color["ink"], color["shade"]) >= 4.5
+        assert contrast(color["track"], color["paper"]) >= 3
+        assert contrast(color["accent"], color["on-accent"]) >= 4.5
 
 
 def contrast(one, other):
-    def light(colour):
-        parts = [int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)]
+    def light(color):
+        parts = [int(color[k : k + 2], 16) / 255 for k in (1, 3, 5)]
         r, g, b = (c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
         return 0.2126 * r + 0.7152 * g + 0.0722 * b
 

@@ -331,13 +331,13 @@ TABLE = {
         {"path": "json|History"},
     ),
     "pfl_lib.Prox": Row(
-        lambda centre, strength: pfl_lib.train(
-            small(), small().initial(), small().everyone, prox=pfl_lib.Prox(centre, strength)
+        lambda center, strength: pfl_lib.train(
+            small(), small().initial(), small().everyone, prox=pfl_lib.Prox(center, strength)
         ),
-        {"centre": lambda: small().initial(), "strength": 0.1},
-        {"centre": (None, "a", torch.ones(3)),
+        {"center": lambda: small().initial(), "strength": 0.1},
+        {"center": (None, "a", torch.ones(3)),
          "strength": (*NOT_NEGATIVE, torch.ones(3), torch.ones(4, 2), torch.ones(4).long())},
-        {"centre": "centre"},
+        {"center": "center"},
     ),
     "pfl_lib.train": Row(
         pfl_lib.train,

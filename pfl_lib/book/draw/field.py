@@ -68,7 +68,7 @@ MANY_MODELS = {
 #: The family in ONE_MODEL of what stays personal, in the order of pfl_lib.comparison.PERSONAL.
 PERSONAL = tuple(ONE_MODEL)
 DECIDERS = ("nobody", "rule", "server", "client")
-COLOURS = {"nobody": "mute", "rule": "ink", "server": "msg", "client": "g1"}
+COLORS = {"nobody": "mute", "rule": "ink", "server": "msg", "client": "g1"}
 
 
 def families():
@@ -111,7 +111,7 @@ def _branch(panel, families, top):
             if x + wide > WIDTH - 4:
                 x, y = trunk + 18, y + 31
             here = name in BY_NAME
-            meaning = COLOURS[who]
+            meaning = COLORS[who]
             if here:
                 panel.rect(x, y, wide, 25, f"soft {meaning}", round=6)
             panel.rect(x, y, wide, 25, f"thin {meaning}" + ("" if here else " dash"), round=6)

@@ -202,11 +202,11 @@ GROUP, WIDTH_OF_ATTENTION = 4, 1.0
 
 
 def stretched(r, mu, lam):
-    """The objective of ``theory.bistable_centres`` per partner, as the distance r is stretched.
+    """The objective of ``theory.bistable_centers`` per partner, as the distance r is stretched.
 
     The others follow: with w − v = r fixed, the losses are least at (μ/2m)(r − c)² per partner.
     """
-    c = float(theory.bistable_centres(mu, lam, WIDTH_OF_ATTENTION, GROUP)[0])
+    c = float(theory.bistable_centers(mu, lam, WIDTH_OF_ATTENTION, GROUP)[0])
     A = attention.by_name("negative_exponential", WIDTH_OF_ATTENTION)
     return mu / (2 * GROUP) * (r - c) ** 2 + lam * A.value(r**2)
 

@@ -61,7 +61,7 @@ class FedAMPRounds(Explorer):
             "groups": self._count_groups(path[self.round]),
         }
         if A.convex:
-            star = self._minimiser(c, A)
+            star = self._minimizer(c, A)
             result["best"] = self._objective(star, c, A)
             if self.step == "theorem" and factor == 2:
                 pulls = [self.lam * formulas.fedamp_gradient(w, A) for w in path]
@@ -80,7 +80,7 @@ class FedAMPRounds(Explorer):
         near = formulas.squared_distances(w) < REACH**2
         return int(connected_components(near.numpy(), directed=False)[0])
 
-    def _minimiser(self, c, A):
+    def _minimizer(self, c, A):
         """The best W of a convex G, by accelerated proximal gradient steps of length σ/m."""
         alpha = self.sigma / len(c)
         root = math.sqrt(alpha / self.lam / (1 + alpha / self.lam))

@@ -1,5 +1,6 @@
 """Toy problems small enough to solve exactly, on which the theorems and errata are tried."""
 
+from pfl_lib import _deprecated
 from pfl_lib.book.theory.angles import best_tau, heur_share, message_noise
 from pfl_lib.book.theory.basics import holds, norm2, size, weigh
 from pfl_lib.book.theory.bounds import (
@@ -28,7 +29,7 @@ from pfl_lib.book.theory.graph import (
     descend,
     distance_moved,
     laplacian,
-    majoriser,
+    majorizer,
     mean_shift,
     rounds_until,
     self_weight_floor,
@@ -59,7 +60,7 @@ from pfl_lib.book.theory.selection import (
     fedacs_theorem_bound,
     fedacs_toy,
 )
-from pfl_lib.book.theory.sweeps import bistable_centres, count_limits, width_sweep
+from pfl_lib.book.theory.sweeps import bistable_centers, count_limits, width_sweep
 
 __all__ = [
     "FEDACS_THEOREM",
@@ -80,7 +81,7 @@ __all__ = [
     "balanced",
     "best_mixtures",
     "best_tau",
-    "bistable_centres",
+    "bistable_centers",
     "convex_toy",
     "count_limits",
     "coupling_smoothness",
@@ -103,7 +104,7 @@ __all__ = [
     "logistic_straggler",
     "lojasiewicz_constant",
     "lowest_curvature",
-    "majoriser",
+    "majorizer",
     "mean_shift",
     "message_noise",
     "nonconvex_toy",
@@ -126,3 +127,5 @@ __all__ = [
     "weigh",
     "width_sweep",
 ]
+
+_deprecated.keep_former_names(__name__)

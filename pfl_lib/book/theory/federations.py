@@ -60,17 +60,17 @@ class QuadraticFederation(DeprecatedTrain):
         return self
 
     def perform(self, work, who):
-        """argmin F_i, plus (strength/2)·‖w − centre‖² where a proximal term is given."""
-        unknown = set(work.rows) - {"w", "centre", "strength"} | set(work.shared)
+        """argmin F_i, plus (strength/2)·‖w − center‖² where a proximal term is given."""
+        unknown = set(work.rows) - {"w", "center", "strength"} | set(work.shared)
         if work.step != "descend" or unknown:
             raise ValueError(
                 "a QuadraticFederation solves F_i with or without a proximal term; it has no "
                 f"answer to step {work.step!r} with {sorted(unknown)}: use a DescentFederation"
             )
         solved = self.c[who]
-        if "centre" in work.rows:
+        if "center" in work.rows:
             beta = 1 / work.rows["strength"][:, None]
-            solved = proximal_step_quadratic(work.rows["centre"], self.h[who], solved, beta)
+            solved = proximal_step_quadratic(work.rows["center"], self.h[who], solved, beta)
         return {**work.rows, "w": solved}
 
     def evaluate(self, w, who=None, split="test"):

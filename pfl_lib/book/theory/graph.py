@@ -26,14 +26,14 @@ def laplacian(W, attention):
     return torch.diag_embed(a.sum(-1)) - a
 
 
-def majoriser(V, W, attention):
+def majorizer(V, W, attention):
     """𝒜(W) + ⟨V, LV⟩ − ⟨W, LW⟩ with L at W: nowhere below 𝒜, equal to it at V = W.
 
     Equation label: eq-majoriser
 
     >>> from pfl_lib.attention import negative_exponential
     >>> W, A = torch.tensor([[0.0], [1.0]]), negative_exponential(1.0)
-    >>> majoriser(W, W, A).item() == A.value(torch.tensor(1.0)).item()
+    >>> majorizer(W, W, A).item() == A.value(torch.tensor(1.0)).item()
     True
     """
     L = laplacian(W, attention)

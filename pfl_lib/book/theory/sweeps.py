@@ -12,14 +12,14 @@ from pfl_lib.book.theory.problems import Quadratics
 from pfl_lib.formulas import attention_weights, fedamp_gradient, proximal_step_quadratic
 
 
-def bistable_centres(mu, lam, sigma, m):
+def bistable_centers(mu, lam, sigma, m):
     """Optima (m, 1) of one client against m − 1 equal ones, at the most ambiguous distance.
 
     With F_i = (μ/2)(w − c_i)² and the exponential, two stationary points are first possible where
     the curvature of A(r²) is least, at r² = 3σ/2; the distance of the optima is such that the
     models stand at this r when they are at rest.
 
-    >>> bistable_centres(mu=1.0, lam=1.0, sigma=1.0, m=3).round(decimals=2)
+    >>> bistable_centers(mu=1.0, lam=1.0, sigma=1.0, m=3).round(decimals=2)
     tensor([[2.8600],
             [0.0000],
             [0.0000]], dtype=torch.float64)
@@ -34,14 +34,14 @@ def bistable_centres(mu, lam, sigma, m):
 def count_limits(mu, lam, sigma=1.0, m=4, starts=6, rounds=2000, tolerance=0.02, seed=0):
     """How many different places FedAMP comes to rest in, from several starts, for each (μ, λ).
 
-    The clients are those of ``bistable_centres``; the local solutions are exact.
+    The clients are those of ``bistable_centers``; the local solutions are exact.
 
     >>> count_limits(mu=[1.0, 1.0], lam=[0.1, 2.0], starts=4, rounds=200)
     tensor([1, 2])
     """
     mu, lam = torch.broadcast_tensors(*(torch.as_tensor(v, dtype=torch.float64) for v in (mu, lam)))
     pairs = torch.stack([mu.flatten(), lam.flatten()], 1)
-    c = torch.stack([bistable_centres(a, b, sigma, m) for a, b in pairs.tolist()])[:, None]
+    c = torch.stack([bistable_centers(a, b, sigma, m) for a, b in pairs.tolist()])[:, None]
     random = torch.Generator().manual_seed(seed)
     noise = torch.rand(len(pairs), starts, m, 1, generator=random, dtype=torch.float64)
     way = torch.linspace(0, 1, starts, dtype=torch.float64)[:, None, None]
