@@ -85,6 +85,11 @@ class GlobalModel(Algorithm):
     def personal(self, state, fed):
         return state.x.expand(fed.m, -1)
 
+    def extra_models(self, state, fed):
+        """The global model, where clients are tested with another."""
+        tested = type(self).personal is GlobalModel.personal
+        return {} if tested else {"global": state.x.expand(fed.m, -1)}
+
     def newcomer_models(self, state, fed, newcomers):
         """Newcomers take part in one or more rounds like any client; x stays unchanged."""
         joined = self.joined(state, newcomers)

@@ -6,7 +6,7 @@ import torch
 
 from pfl_lib import _check
 from pfl_lib.methods._hyper import choice
-from pfl_lib.methods.base import Algorithm
+from pfl_lib.methods.base import Algorithm, State
 
 
 def cluster_average(X, W, cluster, sizes=None):
@@ -56,7 +56,8 @@ class ClusterModels(Algorithm):
     newcomer = "of all clusters' models the one with its least training loss"
 
     def download(self, state, fed, who):
-        raise NotImplementedError
+        cluster = state.cluster[who]
+        return State(w=state.x[cluster], cluster=cluster)
 
     def upload(self, state, done, fed, who):
         state = state.put(who, cluster=done.cluster)

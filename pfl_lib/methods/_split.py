@@ -78,6 +78,9 @@ class SplitModel(GlobalModel):
     def personal(self, state, fed):
         return split_model(state.x, state.w, self.private_mask(fed))
 
+    def extra_models(self, state, fed):
+        return {}  # x is no model: its head is nobody's
+
     def sent(self, fed, who, k):
         return 2 * int((~self.private_mask(fed)).sum()) * len(who)
 

@@ -113,6 +113,3 @@ class APFL(GlobalModel):
 
     def personal(self, state, fed):
         return apfl_mix(state.alpha, state.v, state.x)
-
-    def extra_models(self, state, fed):
-        return {"global": state.x.expand(fed.m, -1)}

@@ -103,10 +103,6 @@ class CFL(ClusterModels):
         none = torch.zeros(fed.m, dtype=torch.int64, device=fed.device)
         return State(x=fed.initial(), cluster=none)
 
-    def download(self, state, fed, who):
-        cluster = state.cluster[who]
-        return State(w=state.x[cluster], cluster=cluster)
-
     def upload(self, state, done, fed, who):
         if fed.k >= self.warmup:
             done = done.set(cluster=self.parted(state, done, fed, who))

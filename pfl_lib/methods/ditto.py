@@ -76,6 +76,3 @@ class Ditto(GlobalModel):
 
     def personal(self, state, fed):
         return state.v
-
-    def extra_models(self, state, fed):
-        return {"global": state.x.expand(fed.m, -1)}

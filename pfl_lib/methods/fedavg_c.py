@@ -58,9 +58,6 @@ class FedAvgC(FedProx):
     def personal(self, state, fed):
         return state.w
 
-    def extra_models(self, state, fed):
-        return {"global": state.x.expand(fed.m, -1)}
-
 
 FedProxC = preset(
     FedAvgC,

@@ -48,9 +48,6 @@ class FedAvgFT(FedProx):
         long, steps, everyone = self.ft_epochs, self.ft_steps, fed.everyone
         return train(fed, x, everyone, epochs=long, steps=steps, tag="fine-tune", uploaded=False)
 
-    def extra_models(self, state, fed):
-        return {"global": state.x.expand(fed.m, -1)}
-
 
 FedProxFT = preset(
     FedAvgFT,

@@ -66,9 +66,6 @@ class FedBABU(GlobalModel):
         options = {"epochs": self.ft_epochs, "steps": self.ft_steps, "mask": masks[self.part]}
         return train(fed, x, who, tag="fine-tune", uploaded=False, **options)
 
-    def extra_models(self, state, fed):
-        return {"global": state.x.expand(fed.m, -1)}
-
     def sent(self, fed, who, k):
         return 2 * int((~fed.head_mask).sum()) * len(who)
 

@@ -128,6 +128,3 @@ class FedDBE(GlobalModel):
 
     def joined(self, state, newcomers):
         return super().joined(state, newcomers).set(consensus=state.consensus)
-
-    def extra_models(self, state, fed):
-        return {"global": state.x.expand(fed.m, -1)}

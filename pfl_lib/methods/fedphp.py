@@ -133,6 +133,3 @@ class FedPHP(GlobalModel):
 
     def personal(self, state, fed):
         return state.h
-
-    def extra_models(self, state, fed):
-        return {"global": state.x.expand(fed.m, -1)}

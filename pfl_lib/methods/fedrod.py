@@ -103,6 +103,3 @@ class FedRoD(GlobalModel):
     def personal(self, state, fed):
         columns = torch.arange(fed.d, device=fed.device)[linear_head(self, fed).columns]
         return state.x.expand(fed.m, -1).index_add(1, columns, state.p)
-
-    def extra_models(self, state, fed):
-        return {"global": state.x.expand(fed.m, -1)}

@@ -110,9 +110,6 @@ class LabelPrior(GlobalModel):
         shift = torch.stack(rows).to(state.x.dtype)
         return state.x.expand(newcomers.m, -1).index_add(1, self.bias(newcomers), shift)
 
-    def extra_models(self, state, fed):
-        return {"global": state.x.expand(fed.m, -1)}
-
     def bias(self, fed):
         """Where the last layer's bias is among the parameters."""
         labels_needed(self, fed)

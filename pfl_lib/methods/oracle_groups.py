@@ -66,10 +66,6 @@ class OracleGroups(ClusterModels):
         found, cluster = torch.unique(group, return_inverse=True)
         return State(x=fed.initial(fed.everyone[:1]).repeat(len(found), 1), cluster=cluster)
 
-    def download(self, state, fed, who):
-        cluster = state.cluster[who]
-        return State(w=state.x[cluster], cluster=cluster)
-
     def numbers(self, fed):
         """The group of each client."""
         groups: Any = self.groups

@@ -157,6 +157,3 @@ class PartialFed(GlobalModel):
 
     def personal(self, state, fed):
         return state.w
-
-    def extra_models(self, state, fed):
-        return {"global": state.x.expand(fed.m, -1)}

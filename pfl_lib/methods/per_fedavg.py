@@ -136,6 +136,3 @@ class PerFedAvg(GlobalModel):
         x = state.x.expand(fed.m, -1)
         everyone, a = fed.everyone, self.inner(fed)
         return train(fed, x, everyone, steps=1, lr=a, optimizer="sgd", tag="adapt", uploaded=False)
-
-    def extra_models(self, state, fed):
-        return {"global": state.x.expand(fed.m, -1)}

@@ -127,6 +127,3 @@ class PFedMe(GlobalModel):
 
     def personal(self, state, fed):
         return state.theta
-
-    def extra_models(self, state, fed):
-        return {"global": state.x.expand(fed.m, -1)}
