@@ -26,7 +26,7 @@ OWN = ("pfl_lib", "devtools", "tests", "benchmarks")
 #: silence, tests that nobody can have made, and plans that fail only when a network is up; another
 #: hundred refuse what a fuzz of the whole interface found, and bring careful averages into plans.
 #: Names that are kept for one more version are not counted: they leave with it.
-MOST_LINES = 12_950
+MOST_LINES = 12_920
 
 
 def module_name(path):
