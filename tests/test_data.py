@@ -132,6 +132,25 @@ def test_a_dataset_refuses_what_does_not_fit():
         Dataset(**good | {"y": y[:3]})
     with pytest.raises(ValueError, match="channels"):
         Dataset(**good | {"mean": ()})
+    ward = torch.tensor([0, 0, 1, 1])
+    Dataset(**good | {"columns": {"ward": (ward, ("north", "south"))}, "client": "ward"})
+    with pytest.raises(ValueError, match=r"columns\['ward'\] of toy must be int64 of shape \(4,\)"):
+        Dataset(**good | {"columns": {"ward": (ward[:3], ("north", "south"))}})
+    with pytest.raises(
+        ValueError, match=r"numbers must lie in \[0, 0\], one for each of its names"
+    ):
+        Dataset(**good | {"columns": {"ward": (ward, ("north",))}})
+    with pytest.raises(ValueError, match=r"one of its columns \(there are none\), got 'ward'"):
+        Dataset(**good | {"client": "ward"})
+    with pytest.raises(ValueError, match=r"weights of toy must be float32 of shape \(4,\)"):
+        Dataset(**good | {"weights": torch.ones(4, dtype=torch.float64)})
+    with pytest.raises(ValueError, match="weights of toy must be positive and finite, got 0 to 1"):
+        Dataset(**good | {"weights": torch.tensor([0.0, 1, 1, 1])})
+
+
+def test_only_images_are_halved():
+    with pytest.raises(ValueError, match=r"watch is .* data; only images can be halved"):
+        data.load("watch").halved()
 
 
 # ---- keyed randomness -----------------------------------------------------------------------
@@ -273,6 +292,17 @@ def test_mnist_refuses_images_without_labels(here):
     write_idx(here / "MNIST" / "raw", MNIST_FILES, arrays)
     with pytest.raises(ValueError, match="20 images of 28×28 do not go with 19 labels"):
         data.load("mnist", root=here)
+
+
+def test_the_subset_of_emnist_must_hold_bytes(here):
+    names = ("x_train", "y_train", "x_test", "y_test")
+    arrays = dict(zip(names, (a.astype(np.uint8) for a in small_images(0))))
+    path = here / "emnist_balanced_subset.npz"
+    np.savez(path, **arrays)
+    assert data.load("emnist_balanced", root=here).note.startswith("SUBSET: 20 + 10")
+    np.savez(path, **arrays | {"y_test": arrays["y_test"].astype(np.float32)})
+    with pytest.raises(ValueError, match=r"y_test should be bytes, got float32 \(10,\)"):
+        data.load("emnist_balanced", root=here)
 
 
 # ---- what is not here -----------------------------------------------------------------------
@@ -625,6 +655,16 @@ NAN[3, 1, 2, 2] = np.nan
         ({"x_test": np.zeros((6, 3, 4, 4), np.uint8)}, r"\(3, 5, 5\).*\(3, 4, 4\)"),
         ({"x_train": np.zeros((12, 7)), "x_test": np.zeros((6, 7))}, "must be images"),
         ({"x_train": np.array([object()] * 12)}, "pickled objects"),
+        ({"y_train": np.full(12, 2_000_000)}, "a label 2000000; labels count classes from 0"),
+        ({"y_test": np.array(1)}, r"y_test must be a list or a table, got shape \(\)"),
+        (
+            {
+                "x_train": np.arange(48).reshape(12, 4),
+                "x_test": np.ones((6, 4), int),
+                "vocabulary": 9,
+            },
+            r"token ids must lie in 0\.\.8, got 0\.\.47",
+        ),
         ({"classes": np.array(["a", "b"])}, "3 classes occur, 2 are named"),
         ({"x_test": np.zeros((0, 3, 5, 5), np.uint8), "y_test": np.zeros(0, int)}, "at least one"),
     ],

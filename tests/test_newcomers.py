@@ -1,5 +1,6 @@
 """Clients that come after training: each method serves them as it says, and all of them do."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,7 @@ from pfl_lib import (
     train,
 )
 from pfl_lib.methods import State, with_ala
-from pfl_lib.newcomers import compare_newcomers
+from pfl_lib.newcomers import Served, compare_newcomers
 from tests.support.methods import close, go, quick_ala, small_federation
 from tests.support.runs import quick_method
 
@@ -251,3 +252,8 @@ def test_members_are_no_newcomers(data, feds, parts):
         with pytest.raises(ValueError, match="newcomers must hold no sample"):
             compare_newcomers(fed, wrong, 1, {"one": "fedavg"}, progress=False)
     assert serve_newcomers("fedavg", state, fed, late).mean > 0
+
+
+def test_newcomers_without_a_measured_test_have_no_worst():
+    lost = torch.full((2,), math.nan)
+    assert math.isnan(Served("FedAvg", "the global model", lost, lost).worst)

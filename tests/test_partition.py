@@ -286,6 +286,7 @@ def test_grouped_small_form_gives_all_it_can(small):
         ({"setting": "mnist", "group_classes": ((0,),)}, "must be None"),
         ({"share": 1.2}, "share"),
         ({"scale": 0}, "scale"),
+        ({"scale": 2e6}, "scale must be at most 1,000,000"),
         ({"test_size": 0}, "test_size"),
         ({"over": "pixels"}, "over"),
         ({"group_classes": ((0, 0), (1,))}, "without repetition"),
@@ -441,6 +442,9 @@ def test_label_noise_refuses_bad_shares_and_a_second_helping(small):
             partition.label_noise(p, small, **bad)
     with pytest.raises(ValueError, match="already"):
         partition.label_noise(partition.label_noise(p, small), small)
+    one = labelled((8,), (4,))
+    with pytest.raises(ValueError, match="toy has a single class: there is no other to mistake it"):
+        partition.label_noise(partition.iid(one, 2), one)
 
 
 # ---- words, files, pictures -----------------------------------------------------------------
@@ -604,6 +608,14 @@ def test_official_test_holds_all_test_samples_of_the_trained_classes(mnist):
 def test_official_test_never_holds_what_somebody_trains_on(mnist):
     together = partition.dirichlet(mnist, 6, 0.5, form="fedala")  # deals both parts as one
     partition.official_test(together, mnist).check(mnist)
+
+
+def test_official_test_refuses_clients_whose_classes_it_lacks():
+    lacking = labelled((2, 2), (2, 0))
+    train = (torch.tensor([0, 1]), torch.tensor([2, 3]))
+    clients = Partition("mine", train=train, test=(torch.tensor([4]), torch.tensor([5])))
+    with pytest.raises(ValueError, match=r"part of toy has no sample of .* of client 1"):
+        partition.official_test(clients, lacking)
 
 
 # ---- the papers' settings on real data, where there are some --------------------------------

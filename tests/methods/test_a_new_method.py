@@ -15,6 +15,7 @@ from devtools import readme, reference
 from pfl_lib import comparison, formulas, methods
 from pfl_lib.book.draw import field
 from pfl_lib.flower.plan import Plan
+from pfl_lib.methods.base import preset
 from pfl_lib.work import STEPS
 from tests.support import canary
 from tests.support.paths import ROOT
@@ -205,3 +206,8 @@ def test_two_methods_of_one_name_are_refused(half_way, tmp_path):
     other.unlink()
     del sys.modules["pfl_lib.methods.other_way"], STEPS["toy-other-way"]
     importlib.invalidate_caches()
+
+
+def test_a_preset_says_which_of_its_words_it_does_not_know():
+    with pytest.raises(TypeError, match="shares is neither a hyper-parameter nor a fact of"):
+        preset(methods.FedProx, "Misspelled", shares=0.3, name="misspelled", label="Misspelled")

@@ -143,3 +143,14 @@ def test_with_ala_wants_a_method():
     assert with_ala("fedavg").settings() == with_ala(algorithm("fedavg")).settings()
     with pytest.raises(TypeError, match=r"algorithm must be a method such as .*, got 3"):
         with_ala(3)
+
+
+def test_fedbabu_mixes_the_top_of_the_body_since_its_head_never_moves(federation):
+    fed, method = federation(), with_ala(algorithm("fedbabu"), ala_layers=1, **quick_ala())
+    first = method.top(fed).start
+    starts = [place.start for _, place in fed.layers]
+    assert first == max(start for start in starts if not fed.head_mask[start])
+    assert algorithm("fedala").top(fed).start == max(starts)  # FedALA's head does move
+    state = go(method, fed, 2)
+    assert torch.equal(state.x[fed.head_mask], fed.initial()[0][fed.head_mask])
+    assert (state.ala_weights < 1).any()
