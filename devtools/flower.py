@@ -119,6 +119,8 @@ def measure(the_plan, clients=CLIENTS, **options):
     for one, state, used, count in zip(record["runs"], states, each, exchanges, strict=True):
         rows.append(row(the_plan, fed, one, state))
         rows[-1]["processor seconds an exchange"] = round(used / count, 3)
+        alone = rows[-1]["processor seconds in one process"]
+        rows[-1]["processor seconds an exchange in one process"] = round(alone / count, 5)
     return {
         "rows": rows,
         "superlink bytes": superlink_bytes,
@@ -181,7 +183,7 @@ def row(the_plan, fed, one, state):
         "seconds an exchange": [t["seconds"] for t in work],
         "seconds": one["seconds"],
         "seconds in one process": round(alone, 3),
-        "processor seconds in one process": round(used, 3),
+        "processor seconds in one process": round(used, 4),
         "lost": [t["lost"] for t in work if t["lost"]],
     }
 

@@ -70,3 +70,20 @@ def test_encryption_changes_no_number_and_strangers_stay_outside():
     assert any("Failed to activate" in line for line in stranger["said"])
     knocked = MEASURED["cables"]["stranger"]
     assert knocked["exit code"] != 0 and not knocked["answers without encryption"]
+
+
+def test_ten_thousand_simulated_clients_end_in_the_bits_of_one_process_at_a_stated_price():
+    crowd, used = MEASURED["crowd"], "processor seconds an exchange"
+    found = crowd["by clients"]
+    assert list(found) == ["100", "1000", "10000"] and crowd["taking part"] == 20
+    more = {}
+    for clients, one in found.items():
+        (row,) = one["rows"]
+        assert one["clients"] == int(clients) and row["rounds"] == 3 == row["exchanges"]
+        assert row["largest difference"] == 0 and row["same accuracy"] and not row["lost"]
+        alone = row[f"{used} in one process"]
+        more[clients] = (row[used] - alone) / crowd["taking part"]
+        assert 10 < row[used] / alone < 30 and 0.010 < more[clients] < 0.030
+    assert 1.5 < more["10000"] / more["100"] < 2.5
+    assert found["10000"]["meeting"] > 100 * sum(found["10000"]["rows"][0]["seconds an exchange"])
+    assert found["10000"]["meeting"] > 5 * found["1000"]["meeting"] > 10 * found["100"]["meeting"]
