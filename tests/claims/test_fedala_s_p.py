@@ -38,20 +38,31 @@ def test_with_the_true_sizes_one_layer_means_twenty_times_as_many_weights():
     assert many[1] < 0.01 * max(many.values())
 
 
-def test_more_data_for_the_weights_helps_by_more_than_seven_points():
-    assert sorted(SHARES) == SHARES and SHARES[-1] - SHARES[0] > 7
+def test_more_data_for_the_weights_helps_by_about_seven_points():
+    assert sorted(SHARES) == SHARES and 6.5 < SHARES[-1] - SHARES[0] < 7.5
 
 
-def test_more_data_helps_by_more_than_five_points_with_each_seed():
-    assert min(gains(FOUND, "s = 100 (p = 1)", "s = 5 (p = 1)", what="best")) > 5
+def test_more_data_helps_by_more_than_four_points_with_each_seed():
+    assert min(gains(FOUND, "s = 100 (p = 1)", "s = 5 (p = 1)", what="best")) > 4
 
 
 def test_the_number_of_layers_does_not_matter_to_a_quarter_of_a_point():
     assert max(BEST[m] for m in LAYERS) - min(BEST[m] for m in LAYERS) < 0.3
 
 
-def test_these_runs_are_far_below_separate():
+def test_these_runs_are_far_below_separate_and_still_climbing():
     assert max(SHARES) < BEST["Separate"] - 5
+    for label in ("s = 5 (p = 1)", *LAYERS):
+        for run in FOUND.of(label, FOUND.cases[0]):
+            assert run["mean by round"][-1] > run["mean by round"][-6]
+
+
+def test_ala_is_as_its_authors_ran_it():
+    for experiment in ("fedala_s_p", "fedala_convergence"):
+        runs = [r["settings"] for r in laptop(experiment).record["runs"]]
+        ala = [s for s in runs if s["algorithm"] == "fedala"]
+        assert ala and {s["fedala.tol"] for s in ala} == {0.01}
+        assert {s["fedala.remix_before_test"] for s in ala} == {True}
 
 
 def test_all_weights_are_above_0_99_on_average_and_rise_with_the_layers():
