@@ -23,6 +23,7 @@ class History:
     ``extra_models[name][r][i]`` are the same for other models that a method tests beside the
     personal one.
     A client that could not be measured has NaN; means and the worst leave it out.
+    ``ids`` are the clients' names, where the partition knows them (writers, hospitals).
 
     >>> import pfl_lib
     >>> history = pfl_lib.run(pfl_lib.algorithm("fedavg"), pfl_lib.example(), 2, progress=False)
@@ -44,6 +45,7 @@ class History:
     broken: list[dict] = field(default_factory=list)  # clients that were not finite, and when
     state: Any = None  # the last state of the method
     stopped: str = ""  # why a callback ended the run before its last round
+    ids: list[str] = field(default_factory=list)  # the clients' names; [] if they have none
 
     @property
     def metric(self) -> str:
@@ -105,7 +107,8 @@ class History:
         """A tidy table for pandas (``pip install pandas``): one row per recorded round and client.
 
         Columns: method, round, client, accuracy, loss, one for each of ``extra_models``, and
-        seconds and sent, which count all clients since the start.
+        seconds and sent, which count all clients since the start.  A client is given by its name
+        where the partition knows it (``ids``), and else by its number.
 
         >>> import pfl_lib
         >>> method = pfl_lib.algorithm("fedavg")
@@ -121,9 +124,15 @@ class History:
         counts: dict[str, Any] = {"seconds": self.seconds, "sent": self.sent}
         names = ["method", "round", "client", *kinds, *counts]
         rows = [
-            (self.label, k, i, *(v[r][i] for v in kinds.values()), *(v[r] for v in counts.values()))
+            (
+                self.label,
+                k,
+                who,
+                *(v[r][i] for v in kinds.values()),
+                *(v[r] for v in counts.values()),
+            )
             for r, k in enumerate(self.rounds)
-            for i in range(len(self.accuracy[r]))
+            for i, who in enumerate(self.ids or range(len(self.accuracy[r])))
         ]
         return pandas.DataFrame(rows, columns=names)
 

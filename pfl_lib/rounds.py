@@ -94,7 +94,7 @@ def run(
         algorithm,
         fed,
         rounds,
-        History(algorithm.label, algorithm.tested, settings),
+        History(algorithm.label, algorithm.tested, settings, ids=_names_of(fed)),
         State(),
         checkpoint=checkpoint,
     )
@@ -119,6 +119,11 @@ def run(
             bar.update()
         now.history.state = now.state
     return now.history
+
+
+def _names_of(fed: Any) -> list[str]:
+    """Who the clients are, where the federation has a partition that knows it."""
+    return list(getattr(getattr(fed, "partition", None), "ids", ()))
 
 
 def _is_last(now: Moment) -> bool:
@@ -185,7 +190,7 @@ def _begin(
     network = getattr(now.fed, "network", None)
     if network is not None:  # go on to the same last digit: see pfl_lib.local.layout
         network.transposed[:] = record.get("transposed", network.transposed)
-    now.history = History(**record["history"])
+    now.history = History(**{"ids": now.history.ids, **record["history"]})  # ids are younger
     stopped, now.history.stopped = now.history.stopped, ""  # callbacks may stop the run again
     if not stopped:
         _forget_early(now, evaluate_every)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import pfl_lib
-from pfl_lib import algorithm, run
+from pfl_lib import algorithm, checkpoints, run
 from pfl_lib.callbacks import Callback, CSVLog, EarlyStopping, MLflow, TensorBoard, WandB
 from tests.support.runs import FEDAMP, same
 from tests.support.runs import linear_federation as federation
@@ -339,12 +339,43 @@ def test_a_history_is_a_tidy_table(data):
         "method", "round", "client", "accuracy", "loss", "accuracy (u)", "seconds", "sent"
     ]  # fmt: skip
     assert len(table) == 2 * 6 and set(table["method"]) == {"FedAMP"}
+    assert history.ids == [] and table["client"].tolist() == 2 * [*range(6)]  # no names known
     last = table[table["round"] == 4].sort_values("client")
     assert last["accuracy"].tolist() == history.accuracy[-1]
     assert last["accuracy (u)"].tolist() == history.extra_models["u"][-1]
     means = table.groupby("round")["accuracy"].mean()
     assert means.tolist() == pytest.approx(history.mean)
     assert table.groupby("round")["sent"].first().tolist() == history.sent
+
+
+def test_clients_with_names_stand_under_their_names(tmp_path):
+    """Also in wrapped federations, in saved records, and in runs that go on from older ones."""
+    who = [name for name in ("north", "south", "east") for _ in range(12)]
+    y = torch.arange(36) % 2
+    x = torch.randn(36, 4, generator=torch.Generator().manual_seed(0))
+    pool = pfl_lib.data.from_arrays(x.numpy(), y.numpy(), who, test=0.25)
+    hospitals = pfl_lib.partition.natural(pool)
+    fed = pfl_lib.Federation(pool, hospitals, "logistic_regression", lr=0.1, batch_size=4)
+    names = list(hospitals.ids)
+    assert set(names) == {"north", "south", "east"}
+    history = run(FEDAVG, fed, 2, checkpoint=tmp_path / "run", progress=False)
+    assert history.ids == names and history.settings == run(FEDAVG, fed, 2, progress=False).settings
+    table = history.to_pandas()
+    assert table["client"].tolist() == names + names
+    east = table[(table["round"] == 2) & (table["client"] == "east")]
+    assert east["accuracy"].item() == history.accuracy[-1][names.index("east")]
+    history.save(tmp_path / "history.json")
+    kept = pfl_lib.History.load(tmp_path / "history.json")
+    assert kept.to_pandas().equals(table)
+    wrapped = pfl_lib.faults.Masked(fed)
+    assert run(FEDAVG, wrapped, 1, progress=False).ids == names
+
+    for file in (tmp_path / "run").glob("*.json"):  # as written before names were kept
+        record = json.loads(file.read_text())
+        del record["history"]["ids"], record["checksum"]
+        record["checksum"] = checkpoints._checksum(file, record)
+        file.write_text(json.dumps(record))
+    assert run(FEDAVG, fed, 3, checkpoint=tmp_path / "run", progress=False).ids == names
 
 
 def test_without_pandas_it_says_what_to_install(data, monkeypatch):
