@@ -8,6 +8,7 @@ marks the head of any module, such as torchvision's.
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
@@ -342,6 +343,10 @@ ADAPTABLE: dict[type[nn.Module], Callable[..., torch.Tensor]] = {
 }
 
 
+#: Modules whose matrices are no layers of their own.
+CLOSED = (nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase)
+
+
 class LowRank(nn.Module):
     """A frozen linear layer or convolution W and a trained addition: W + scale·B·A.
 
@@ -414,8 +419,8 @@ def with_lora(
     they may learn, ``alpha / rank`` its scale (None: 1), ``seed`` decides the random half of the
     additions.  With ``head`` the layers that the module names as its ``head`` are trained whole
     (see :func:`with_head` for a module that names none).  All else is frozen; only what is trained
-    is sent.  The projections inside ``nn.MultiheadAttention`` are no layers of their own and stay
-    frozen.
+    is sent.  What is inside recurrent layers and ``nn.MultiheadAttention`` is no layer of its own
+    and stays frozen; a warning says so, unless ``layers`` are named.
 
     >>> small = with_lora(mlp(64, 10, hidden=(32,)), rank=2)
     >>> parameter_count(small)  # 2·(64 + 32), and the head's 330
@@ -435,14 +440,15 @@ def with_lora(
     usual = [name for name, part in fits.items() if getattr(part, "groups", 1) == 1]
     named = usual if layers is None else _check.several("layers", layers, "names")
     if not named or not fits:
-        closed = (nn.MultiheadAttention, nn.RNNBase)
-        inside = sorted({type(p).__name__ for p in module.modules() if isinstance(p, closed)})
+        inside = sorted({type(p).__name__ for p in module.modules() if isinstance(p, CLOSED)})
         raise ValueError(
             f"layers must name a linear layer or a convolution of {type(module).__name__}, "
             f"which has {sorted(fits) or 'none'}; got {layers!r}"
             + (f". What is inside {' and '.join(inside)} cannot be adapted" if inside else "")
         )
     chosen = [_check.one_of("layers", name, fits) for name in named]
+    if layers is None:
+        _say_what_stays_frozen(module, chosen, whole)
     adapted = copy.deepcopy(module)
     for name, parameter in adapted.named_parameters():
         parameter.requires_grad_(bool(whole) and name.startswith(whole))
@@ -452,6 +458,27 @@ def with_lora(
         layer = LowRank(adapted.get_submodule(name), rank, scale, generator)
         setattr(adapted.get_submodule(parent), word, layer)
     return adapted
+
+
+def _say_what_stays_frozen(module: nn.Module, adapted: Sequence[str], whole: Sequence[str]) -> None:
+    """Warn of parts that one would expect to learn and that low-rank additions cannot reach."""
+    closed = {
+        name: part
+        for name, part in module.named_modules()
+        if isinstance(part, CLOSED) and not (whole and f"{name}.".startswith(tuple(whole)))
+    }
+    if closed:
+        everything = sum(p.numel() for p in module.parameters())  # frozen ones, too
+        parts = ", ".join(
+            f"{name} ({type(part).__name__}, {sum(p.numel() for p in part.parameters()):,} "
+            f"of {everything:,} parameters)"
+            for name, part in closed.items()
+        )
+        warnings.warn(
+            f"with_lora leaves {parts} frozen, since what is inside cannot be adapted. "
+            f"It adapts {', '.join(adapted)}; layers={list(adapted)!r} says that this is meant",
+            stacklevel=3,
+        )
 
 
 class BodyAndHead(Model):

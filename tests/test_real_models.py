@@ -1,6 +1,7 @@
 """Models that people really have: batch normalization, dropout, frozen parts, LoRA, recurrence."""
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -10,7 +11,15 @@ from torch.nn import functional as F
 import pfl_lib
 from pfl_lib import Federation, Prox, Work, models, partition, train
 from pfl_lib._torchvision import import_torchvision
-from pfl_lib.book.what_works import KINDS, BatchNormCNN, DropoutMLP, Recurrent, what_works
+from pfl_lib.book.what_works import (
+    KINDS,
+    UNMARKED,
+    BatchNormCNN,
+    DropoutMLP,
+    Recurrent,
+    in_a_table,
+    what_works,
+)
 from pfl_lib.book.what_works import federation as what_works_federation
 from pfl_lib.data.dataset import SampleForm
 from pfl_lib.local.batches import batch_table, dropout_keys
@@ -250,7 +259,8 @@ class Transformer(nn.Module):
 
 
 def test_lora_of_a_transformer_layer(data, clients):
-    adapted = models.with_lora(Transformer(), rank=2)
+    with pytest.warns(UserWarning, match=r"leaves encoder.self_attn \(MultiheadAttention, "):
+        adapted = models.with_lora(Transformer(), rank=2)
     names = {name for name, p in adapted.named_parameters() if p.requires_grad}
     places = ("encoder.linear1", "encoder.linear2", "output")  # not inside the attention
     assert names == {f"{place}.{word}" for place in places for word in "AB"}
@@ -278,6 +288,45 @@ def test_lora_of_a_transformer_layer(data, clients):
 def test_lora_says_what_it_can_adapt(module, layers, words):
     with pytest.raises(ValueError, match=words):
         models.with_lora(module, layers=layers)
+
+
+class ReadsAndThinks(nn.Module):
+    """An LSTM, a linear layer on top of it, and a head."""
+
+    head = ("output.",)
+
+    def __init__(self):
+        super().__init__()
+        self.recurrent, self.hidden = nn.LSTM(8, 5, batch_first=True), nn.Linear(5, 4)
+        self.output = nn.Linear(4, 10)
+
+    def forward(self, x):
+        return self.output(F.relu(self.hidden(self.recurrent(x.squeeze(1))[0][:, -1])))
+
+
+def test_lora_says_what_stays_frozen_because_it_cannot_be_adapted():
+    module = ReadsAndThinks()
+    words = (
+        r"with_lora leaves recurrent \(LSTM, 300 of 374 parameters\) frozen, since .* "
+        r"It adapts hidden; layers=\['hidden'\] says that this is meant"
+    )
+    with pytest.warns(UserWarning, match=words) as told:
+        adapted = models.with_lora(module.requires_grad_(False), rank=2)
+    assert len(told) == 1 and told[0].filename == __file__
+    assert {n for n, p in adapted.named_parameters() if p.requires_grad} == {
+        "hidden.A", "hidden.B", "output.weight", "output.bias",
+    }  # fmt: skip
+    with pytest.warns(UserWarning, match=r"leaves attention \(MultiheadAttention, 288 of 378 "):
+        models.with_lora(Attentive(), rank=2)
+    with pytest.warns(UserWarning, match=r"cell \(GRUCell, "):
+        models.with_lora(nn.ModuleDict({"cell": nn.GRUCell(3, 2), "top": nn.Linear(2, 2)}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        models.with_lora(module, rank=2, layers=["hidden"])  # asked for by name
+        models.with_lora(models.mlp(64, 10, hidden=(12,)), rank=2)
+        whole = ReadsAndThinks()
+        whole.head = ("output.", "recurrent.")  # trained whole, so nothing is frozen
+        models.with_lora(whole, rank=2)
 
 
 # ---- a head for modules that name none
@@ -320,18 +369,20 @@ def test_any_module_gets_a_head(data, clients):
 
 def test_a_plain_network_is_for_most_methods_and_with_a_head_for_all(monkeypatch):
     """As the README says; who refuses the plain one says what to do."""
-
-    def plain():
-        return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
-
     digits = pfl_lib.data.load("digits")
-    monkeypatch.setitem(KINDS, "plain", plain)
+    ((unmarked, plain),) = UNMARKED.items()
     monkeypatch.setitem(KINDS, "headed", lambda: models.with_head(plain(), digits))
-    worked = what_works(kinds=("plain", "headed"))
+    worked = what_works(kinds=(unmarked, "headed"))
     assert {name: tried["headed"] for name, tried in worked.items() if tried["headed"]} == {}
-    refused = {name: tried["plain"] for name, tried in worked.items() if tried["plain"]}
+    refused = {name: tried[unmarked] for name, tried in worked.items() if tried[unmarked]}
     assert {"fedrep", "fedproto"} <= set(refused) and len(refused) < len(worked) / 2
     assert {name: why for name, why in refused.items() if "with_head" not in why} == {}
+    table = in_a_table(worked)
+    assert table.head == ("method", unmarked, "headed") and len(table.rows) == len(worked)
+    cells = {row[0]: row[1:] for row in table.rows}
+    for name, why in refused.items():
+        assert cells[pfl_lib.methods.BY_NAME[name].label] == (why, "works")
+    assert sum(row == ("works", "works") for row in cells.values()) == len(worked) - len(refused)
 
 
 def test_what_is_frozen_stays_frozen_under_a_head(data, clients):

@@ -10,9 +10,19 @@ from torch.nn import functional as F
 
 import pfl_lib
 from pfl_lib import data, methods, models, partition
+from pfl_lib._show import Shown
 from pfl_lib.local import LocalFederation
 
-__all__ = ["KINDS", "BatchNormCNN", "DropoutMLP", "Recurrent", "federation", "what_works"]
+__all__ = [
+    "KINDS",
+    "UNMARKED",
+    "BatchNormCNN",
+    "DropoutMLP",
+    "Recurrent",
+    "federation",
+    "in_a_table",
+    "what_works",
+]
 
 
 class BatchNormCNN(nn.Module):
@@ -92,6 +102,10 @@ def _lora():
     return models.with_lora(models.mlp(64, 10, hidden=(12,)), rank=2)
 
 
+def _unmarked():
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10))
+
+
 #: Each kind of model by what is special about it.
 KINDS: dict[str, Callable[[], nn.Module]] = {
     "batch normalization": BatchNormCNN,
@@ -100,6 +114,9 @@ KINDS: dict[str, Callable[[], nn.Module]] = {
     "LoRA": _lora,
     "LSTM": Recurrent,
 }
+
+#: A kind that some methods refuse; they say what they miss.
+UNMARKED: dict[str, Callable[[], nn.Module]] = {"no head named": _unmarked}
 
 
 def federation(kind, **options):
@@ -113,7 +130,7 @@ def federation(kind, **options):
     clients = replace(clients, groups=torch.tensor([0, 0, 1, 1]))  # some methods ask for them
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(4)
-        module = KINDS[kind]()
+        module = (KINDS | UNMARKED)[kind]()
     training = {"lr": 0.05, "batch_size": 4, "device": "cpu", **options}
     return LocalFederation(pool, clients, module, **training)
 
@@ -129,6 +146,21 @@ def what_works(names=None, kinds=None):
         name: {kind: _tried(name, fed) for kind, fed in feds.items()}
         for name in names or methods.names()
     }
+
+
+def in_a_table(worked):
+    """What ``what_works`` found, one row per method: "works", or what the method says instead.
+
+    >>> in_a_table({"fedavg": {"LoRA": "", "LSTM": "no"}})
+    method  LoRA   LSTM
+    FedAvg  works  no
+    """
+    head = ("method", *next(iter(worked.values())))
+    rows = [
+        (methods.BY_NAME[name].label, *(why or "works" for why in tried.values()))
+        for name, tried in worked.items()
+    ]
+    return Shown(head, rows, sortable=True)
 
 
 def _tried(name, fed):
