@@ -51,12 +51,16 @@ class Exercise:
 def parts():
     """The parts of the book that hold chapters: {caption: [page, ...]}, in order.
 
-    A part with a numbered chapter is one; all its notebooks are chapters, numbered or not.
+    A part with a numbered chapter is one; all its notebooks are chapters, numbered or not, and so
+    is a numbered one below another ("11b" below "11").
     """
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
     found = {}
     for part in toc["parts"]:
-        pages = [chapter["file"] for chapter in part["chapters"]]
+        pages = []
+        for chapter in part["chapters"]:
+            below = [section["file"] for section in chapter.get("sections", [])]
+            pages += [chapter["file"], *filter(chapter_number, below)]
         if any(map(chapter_number, pages)):
             found[part["caption"]] = [page for page in pages if page.startswith("notebooks/")]
     return found

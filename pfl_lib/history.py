@@ -124,15 +124,9 @@ class History:
         counts: dict[str, Any] = {"seconds": self.seconds, "sent": self.sent}
         names = ["method", "round", "client", *kinds, *counts]
         rows = [
-            (
-                self.label,
-                k,
-                who,
-                *(v[r][i] for v in kinds.values()),
-                *(v[r] for v in counts.values()),
-            )
+            (self.label, k, c, *(v[r][i] for v in kinds.values()), *(v[r] for v in counts.values()))
             for r, k in enumerate(self.rounds)
-            for i, who in enumerate(self.ids or range(len(self.accuracy[r])))
+            for i, c in enumerate(self.ids or range(len(self.accuracy[r])))
         ]
         return pandas.DataFrame(rows, columns=names)
 

@@ -42,11 +42,12 @@ MATHS = [
     re.compile(r"\s*<script>window\.MathJax = .*?</script>", re.DOTALL),
 ]
 CHAPTER = re.compile(
-    r'(<li class="toctree-l1[^"]*"><a class="[^"]*" href="(?:[^"]*/)?(\w+)\.html">)'
+    r'(<li class="toctree-l[12][^"]*"><a class="[^"]*" href="(?:[^"]*/)?(\w+)\.html">)'
     r'(?!<span class="pfl-chapter")'  # a page that was not written anew has it already
 )
 CURRENT = re.compile(
-    r'(<li class="toctree-l1 current[^"]*"><a class="[^"]*" href="#">)(?!<span class="pfl-chapter")'
+    r'(<li class="toctree-l[12] current[^"]*"><a class="[^"]*" href="#">)'
+    r'(?!<span class="pfl-chapter")'
 )
 LOST = """<!DOCTYPE html>
 <html lang="en">
