@@ -343,8 +343,8 @@ ADAPTABLE: dict[type[nn.Module], Callable[..., torch.Tensor]] = {
 }
 
 
-#: Modules whose matrices are no layers of their own.
-CLOSED = (nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase)
+# Modules whose matrices are no layers of their own.
+_CLOSED = (nn.MultiheadAttention, nn.RNNBase, nn.RNNCellBase)
 
 
 class LowRank(nn.Module):
@@ -440,7 +440,7 @@ def with_lora(
     usual = [name for name, part in fits.items() if getattr(part, "groups", 1) == 1]
     named = usual if layers is None else _check.several("layers", layers, "names")
     if not named or not fits:
-        inside = sorted({type(p).__name__ for p in module.modules() if isinstance(p, CLOSED)})
+        inside = sorted({type(p).__name__ for p in module.modules() if isinstance(p, _CLOSED)})
         raise ValueError(
             f"layers must name a linear layer or a convolution of {type(module).__name__}, "
             f"which has {sorted(fits) or 'none'}; got {layers!r}"
@@ -465,7 +465,7 @@ def _say_what_stays_frozen(module: nn.Module, adapted: Sequence[str], whole: Seq
     closed = {
         name: part
         for name, part in module.named_modules()
-        if isinstance(part, CLOSED) and not (whole and f"{name}.".startswith(tuple(whole)))
+        if isinstance(part, _CLOSED) and not (whole and f"{name}.".startswith(tuple(whole)))
     }
     if closed:
         everything = sum(p.numel() for p in module.parameters())  # frozen ones, too
